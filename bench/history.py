@@ -20,7 +20,7 @@ from bench.ledger import Call, RelayFailed, Stats
 from bench.relays import CONFIG, GATES, HISTORIES, Setup, Side
 from mcp_hub.calls.history.journal import PACE
 from mcp_hub.clock import SystemClock
-from mcp_hub.stores.history.base import Batch, CallGroup, HistoryLimits, group_line
+from mcp_hub.stores.history.base import COMPLETED, Batch, CallGroup, HistoryLimits, group_line
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, newest
 
@@ -118,15 +118,15 @@ def _batch(base: int) -> Batch:
     lines, marks = "\n".join(group_line(groups[mark]) for mark in numbers), array("H", map(numbers.__getitem__, chosen))
     ended, took = array("d", (_STARTED + n for n in every)), array("d", (n % 97 / 1000 for n in every))
     ids = " ".join(f"st_{n:026d}" for n in every)
-    sizes, zeros = array("I", [100] * 2 * _BATCH), array("d", [0.0] * _BATCH)
+    sizes, flags = array("I", [100] * 2 * _BATCH), bytes(0 if n % 100 == 7 else COMPLETED for n in every)
     notes = {place: ("upstream_refused", "no such thing") for place, n in enumerate(every) if n % 100 == 7}
-    times = ended.tobytes(), took.tobytes(), zeros.tobytes()
-    return Batch("in_bench", base, lines, marks.tobytes(), ids, *times, sizes.tobytes(), bytes(_BATCH), notes)
+    times = ended.tobytes(), took.tobytes(), b""  # as usual: none has waited
+    return Batch("in_bench", base, lines, marks.tobytes(), ids, *times, sizes.tobytes(), flags, notes)
 
 
 FILTERS: dict[str, CallFilter] = {
     "everything": CallFilter(lambda group: True),
-    "failed": CallFilter(lambda group: group.status != "completed"),
+    "failed": CallFilter(lambda group: group.status != "completed", failed=True),
     "one tool": CallFilter(lambda group: group.tool == "t7" and group.server == "s3"),
     "a rare tool": CallFilter(lambda group: group.tool == "rare"),
     "none": CallFilter(lambda group: group.server == "gone"),

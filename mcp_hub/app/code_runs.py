@@ -32,7 +32,7 @@ from mcp_hub.code.signatures import left_out_if_none, line, stubs
 from mcp_hub.code.source import names_in, unbound
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.code.tool import python_names
-from mcp_hub.errors import InvalidParams
+from mcp_hub.errors import InvalidParams, StoreUnavailable
 from mcp_hub.events import Progressed
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
@@ -69,6 +69,13 @@ def deployment_key(folder: Path, store: EventStore) -> Callable[[], bytes]:
     """The key of this deployment for states that leave the hub, which its replicas share."""
     stored = lru_cache(1)(partial(stored_key, KeyedFiles(folder / "keys"), "request-state"))
     return lambda: shared_secret(store) or stored()
+
+
+def _common_key(store: EventStore, key: Callable[[], bytes]) -> bytes:
+    """`key()`, but no key of this hub alone where replicas need a common one. Raises `StoreUnavailable`."""
+    if store.replicas is not None and shared_secret(store) is None:
+        raise StoreUnavailable("The store has not answered since this hub started. Try again in a moment.")
+    return key()
 
 
 def code_runs(hub: Callable[[], HubPort], current: Current, key: Callable[[], bytes]) -> CodeRuns:
@@ -233,7 +240,7 @@ class EventFeeds:
         self._table = table
         self._upstreams = upstreams
         self._current = current
-        self._key = key
+        self._key = partial(_common_key, table.store, key)
         self._feeds: Feeds | None = None
         self._port: EventPort | None = None
         self._webhooks: Webhooks | None = None
@@ -270,7 +277,7 @@ class EventFeeds:
         return reply.status, reply.body or object_bytes({"error": reply.reason})
 
     def takes(self, id_: str) -> bool:
-        """Whether this hub has made the address with this id."""
+        """Whether this hub has made the address with this id. Raises `StoreUnavailable`."""
         return self._current.settings.hub.http.public_url is not None and self.incoming.takes(id_)
 
     def port(self, hub: HubPort) -> "EventPort":

@@ -55,7 +55,7 @@ from mcp_hub.stores.history.reading import (
     PastFigures,
     by_id,
     newest,
-    pages,
+    scanned,
     texts_of,
     within,
 )
@@ -170,8 +170,8 @@ class PastCalls:
         figures = PastFigures(since, step, points)
         if self._rules().keeping != "off":
             chosen = await self._chosen(caller, msgspec.structs.replace(query, since=since))
-            async for batches in pages(self._store, chosen):
-                await anyio.to_thread.run_sync(figures.add, batches, chosen)
+            async for _ in scanned(self._store, chosen, partial(figures.add, chosen=chosen)):
+                pass
         rows, servers, more = await anyio.to_thread.run_sync(figures.rows)
         return HistoryFigures(
             span=span, since=since, until=until, step=step, points=points, rows=rows,
@@ -209,7 +209,9 @@ class PastCalls:
                 groups.append(group)
             return query.fits(group)
 
-        return CallFilter(fits, since=since, until=query.until, before=before)
+        has_hints = groups is not None and not query.before and any((query.server, query.tool, query.client))
+        failed = not has_hints and (query.failed or query.status not in ("", "completed"))
+        return CallFilter(fits, since=since, until=query.until, before=before, failed=failed)
 
     def _servers(self, caller: Caller) -> Collection[str]:
         return self._configured if self._hub is None else self._hub.catalog.rules(caller.profile).servers

@@ -7,7 +7,7 @@ address. The cursor is stored after a 2xx, before the next message.
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from secrets import token_hex
 from typing import Final
@@ -207,7 +207,7 @@ Open = Callable[[Topic, Sequence[str], Webhook], Awaitable[FeedReader]]
 
 
 class Deliverer(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that all subscriptions of a hub share. `keys` that sign at present; `counts` by outcome and server."""
+    """The parts that all subscriptions of a hub share. `keys` that sign now, if any; `counts` by outcome and server."""
 
     log: StreamLog
     callbacks: Callbacks
@@ -278,7 +278,7 @@ class WebhookDelivery:
                 self._close()
                 await self._wait(None)
                 return True
-            if granted is None:  # the server has listed nothing yet, as after a start of the hub
+            if granted is None or not self._may_send():  # the server has listed nothing yet, or no key signs
                 return await self._again()
             if self._reader is None:
                 self._reader = await self._deliverer.open(*granted, self.webhook)
@@ -358,7 +358,7 @@ class WebhookDelivery:
         self._deliverer.counts["terminated", self.webhook.server] += 1
         log.info("webhook_terminated", webhook=self.webhook.id, to=origin(self.webhook.url), code=error.code)
         id_, body = control_id("terminated"), terminated_body(error)
-        for pause in (*_PAUSES[:2], None):
+        for pause in (*_PAUSES[:2], None) if self._deliverer.keys(self.webhook) else ():
             outcome = await callback.send(self._deliverer.keys(self.webhook), id_, body)
             if not outcome.problem or outcome.is_final or pause is None:
                 break
@@ -372,10 +372,10 @@ class WebhookDelivery:
         return self.webhook.expires is not None and wall_time() >= self.webhook.expires
 
     def _may_send(self) -> bool:
-        try:
-            return not self._is_expired() and self._deliverer.rights(self.webhook) is not None
-        except RpcError:
-            return False
+        with suppress(RpcError):
+            has_rights = not self._is_expired() and self._deliverer.rights(self.webhook) is not None
+            return has_rights and bool(self._deliverer.keys(self.webhook))
+        return False
 
     async def _wait(self, reader: FeedReader | None) -> None:
         """Waits for news of the feed, a change of the subscription, or the next look."""

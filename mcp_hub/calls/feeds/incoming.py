@@ -141,7 +141,7 @@ class _Open:
 
 
 class Incoming:
-    """All of them. `public_url`: where servers reach the hub; None: nowhere. `key` is the deployment's.
+    """All of them. `public_url`: where servers reach the hub; None: nowhere. `key` as for `Webhooks`.
 
     `upstreams` is live.
     """
@@ -212,10 +212,10 @@ class Incoming:
 
     async def leave(self, ask: Ask, topic: Topic) -> None:
         """Ends the subscription at the server, if it answers."""
-        if (url := self._url(topic)) is None:
-            return
-        params = {"name": topic.name, "arguments": msgspec.Raw(topic.arguments)}
         with anyio.move_on_after(_LEAVE), suppress(RpcError):
+            if (url := self._url(topic)) is None:
+                return
+            params = {"name": topic.name, "arguments": msgspec.Raw(topic.arguments)}
             await ask("events/unsubscribe", _raw({**params, "delivery": {"mode": "webhook", "url": url}}), None)
 
     async def _subscribed(self, ask: Ask, topic: Topic, cursor: str | None) -> _Subscribed:
@@ -250,7 +250,7 @@ class Incoming:
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def takes(self, id_: str) -> bool:
-        """Whether an id is of this deployment. To be looked at before a body is read."""
+        """Whether an id is of this deployment. To be looked at before a body is read. Raises `StoreUnavailable`."""
         is_of_hub = _ID.fullmatch(id_) is not None and hmac.compare_digest(id_[_HALF:], self._proof(id_[:_HALF]))
         self.refused += not is_of_hub
         return is_of_hub

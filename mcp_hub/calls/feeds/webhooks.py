@@ -79,7 +79,7 @@ class _Note(msgspec.Struct, frozen=True):
 
 
 class Webhooks:
-    """All subscriptions of a hub. `key` returns the deployment's key, which seals secrets."""
+    """All subscriptions of a hub. `key` returns the deployment's, which seals secrets, or raises `StoreUnavailable`."""
 
     def __init__(
         self, table: StreamTable, feeds: Feeds, callbacks: Callbacks, rights: Rights, key: Callable[[], bytes]
@@ -284,7 +284,7 @@ class Webhooks:
     async def adopt(self, row: StreamInfo) -> None:
         """Delivers a subscription of a hub that is gone, which this hub has claimed. Raises `StoreError`."""
         webhook = _record(row)
-        if webhook is None or not self._keys(webhook):
+        if webhook is None:
             raise StoreError(f"webhook {row.id}: its record cannot be read")
         await self._runs.wait()
         if (former := self._running.pop(row.id, None)) is not None:
@@ -329,15 +329,20 @@ class Webhooks:
         )  # fmt: skip
 
     def _keys(self, webhook: Webhook) -> list[bytes]:
-        """Keys that sign at present; empty if they cannot be read."""
-        secrets = [webhook.secret] + ([webhook.former] if webhook.former_until > wall_time() else [])
-        try:
-            return [secret_key(self._cipher().decrypt(secret).decode()) for secret in secrets]
-        except (InvalidToken, InvalidParams):
+        """Keys that sign at present; empty if that of the latest secret cannot be read."""
+        if (key := self._opened_key(webhook.secret)) is None:
             return []
+        former = self._opened_key(webhook.former) if webhook.former_until > wall_time() else None
+        return [key] if former is None else [key, former]
+
+    def _opened_key(self, sealed: str) -> bytes | None:
+        try:
+            return secret_key(self._cipher().decrypt(sealed).decode())
+        except (InvalidToken, InvalidParams, StoreUnavailable):
+            return None
 
     def _is_same_key(self, present: Webhook, renewed: Webhook) -> bool:
-        return self._keys(present)[:1] == self._keys(renewed)[:1]
+        return self._opened_key(present.secret) == self._opened_key(renewed.secret)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from mcp_hub.events import Cancelled, Ending, Failed
 from mcp_hub.masking import hide, hide_head, hide_start, hide_within
 from mcp_hub.protocol.shape.stream_events import code_of
 from mcp_hub.stores.history.base import (
+    COMPLETED,
     CUT_ARGUMENTS,
     CUT_RESULT,
     DURABLE,
@@ -47,7 +48,8 @@ _MESSAGE: Final = 200
 _LARGEST: Final = (1 << 32) - 1
 _HASH: Final = 32
 _STATUS: Final = ("completed", "tool_error", "failed", "cancelled", "timed_out")
-"""By outcome."""
+_NO_FAILURE: Final = (COMPLETED, 0, 0, 0, 0)
+"""By outcome, both."""
 
 
 class ToolKeeping(msgspec.Struct, frozen=True):
@@ -154,10 +156,8 @@ class BatchMaker:
         places: Sequence[int] = range(len(portion))
         if None in groups:
             places = [index for index, number in enumerate(of_groups) if groups[number] is not None]
-        ids, flags = portion.ids, bytearray(len(portion))
+        ids, flags = portion.ids, _flags(portion)
         texts = self._texts(portion, rules.keeping, [group and group[1] for group in groups], places, flags)
-        for index in portion.durable:
-            flags[index] |= DURABLE
         marks = portion.groups.spread([0 if group is None else group[0] for group in groups], len(portion))
         for index in [index for index, id_ in enumerate(ids) if id_ in begun] if begun else ():
             group = self._group(*portion.groups.firsts[of_groups[index]], (begun[ids[index]], terms[1]), lines)
@@ -249,6 +249,14 @@ class BatchMaker:
 
     def _hashes(self, fields: Sequence[bytes], long: Mapping[int, tuple[bytes, bytes]], places: Sequence[int]) -> bytes:
         return hashed_arguments(self._secret(), fields, long, places)
+
+
+def _flags(portion: Portion) -> bytearray:
+    outcomes = [_NO_FAILURE[outcome] for _, outcome in portion.groups.firsts]
+    flags = bytearray(portion.groups.spread(outcomes, len(portion)))
+    for index in portion.durable:
+        flags[index] |= DURABLE
+    return flags
 
 
 def hashed_arguments(

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from mcp_hub.errors import StoreUnavailable
 from mcp_hub.fronts.http.admission import read_body
 from mcp_hub.fronts.http.response import ClientGone
 from mcp_hub.fronts.rest.exchange import answer
@@ -66,7 +67,11 @@ def event_posts(
 
     async def post(request: Request) -> Response:
         id_ = request.scope["path"].rpartition("/")[2]
-        if not takes(id_):
+        try:
+            is_known = takes(id_)
+        except StoreUnavailable:
+            return Response(b'{"error":"try again"}', 503, {"retry-after": "2"}, "application/json")
+        if not is_known:
             return Response(b'{"error":"this webhook is unknown"}', 404, media_type="application/json")
         try:
             body = await read_body(request.receive, _MOST_EVENT)

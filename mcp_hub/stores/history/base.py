@@ -6,7 +6,7 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -15,7 +15,8 @@ CUT_ARGUMENTS: Final = 2
 MASKED_RESULT: Final = 4
 CUT_RESULT: Final = 8
 DURABLE: Final = 16
-"""Flags of a call: the last one has a durable stream."""
+COMPLETED: Final = 32
+"""Flags of a call. `DURABLE`: with a durable stream. `COMPLETED`: not a failure; calls without it may be failures."""
 
 Keeping = Literal["none", "hash", "full"]
 """The part of arguments and results that is kept."""
@@ -24,6 +25,7 @@ MOST_LOSSES: Final = 100
 """Losses that are kept; the oldest goes first."""
 
 
+T = TypeVar("T")
 _MOST_CALLS: Final = 1 << 16
 """Calls of a batch, which are numbered by 16 bits."""
 _HIGHEST_BASE: Final = (1 << 53) - 1
@@ -203,8 +205,8 @@ class HistoryStore(Protocol):
     async def index(self) -> list[BatchKey]:
         """Batches of past calls, unordered."""
 
-    async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
-        """The batches that still exist."""
+    async def scan(self, keys: Sequence[BatchKey], extract: Callable[[Batch], T]) -> list[T]:
+        """The results of `extract`, which runs in a thread, for each batch that still exists."""
 
     async def texts(self, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:
         """Stored texts by index of the call."""
@@ -296,13 +298,14 @@ def texts_of_body(body: object) -> list[CallTexts]:
 
 
 def _is_sound(batch: Batch) -> bool:
-    count, times = len(batch), (batch.ended, batch.took, batch.waited)
-    columns = [len(batch.marks) // 2, len(batch.ended) // 8, len(batch.took) // 8, batch.ids.count(" ") + 1]
-    columns += [len(column) // 8 for column in (batch.waited, batch.sizes) if column]
+    count, waited, sizes_ = len(batch), len(batch.waited), len(batch.sizes)
     return (
         count > 0
-        and all(length == count for length in columns)
+        and len(batch.marks) // 2 == len(batch.ended) // 8 == len(batch.took) // 8 == count
+        and waited // 8 in (0, count)
+        and sizes_ // 8 in (0, count)
+        and batch.ids.count(" ") + 1 == count
         and max(numbers(batch.marks)) <= batch.groups.count("\n")
-        and not any(column[_HIGHEST].translate(None, _BELOW_LAST) for column in times)
+        and not (batch.ended + batch.took + batch.waited)[_HIGHEST].translate(None, _BELOW_LAST)
         and batch.base >= 0
     )

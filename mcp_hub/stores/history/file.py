@@ -82,6 +82,7 @@ _SECURELY: Final = "PRAGMA secure_delete = ON"
 """Free pages of the file hold nothing of what is removed then."""
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
+_DAMAGED: Final = "A record of the file is damaged."
 _FREE: Final = 1024
 """Free pages that may stay in the file."""
 
@@ -144,13 +145,12 @@ class HistoryFile:
     async def index(self) -> list[BatchKey]:
         return await self._read(self._past, [])
 
-    async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
-        batches = await self._read(partial(_load, keys=keys), dict[BatchKey, Batch | None]())
-        for key, batch in batches.items():
-            if batch is None and len(self._damaged) < MOST_LOSSES:
-                reason = "A record of the file is damaged."
-                self._damaged[key] = LostCalls(kind="damaged", at=key.last, hub=key.hub, count=key.calls, reason=reason)
-        return [batch for batch in batches.values() if batch is not None]
+    async def scan(self, keys: Sequence[BatchKey], extract: Callable[[Batch], T]) -> list[T]:
+        damaged: list[BatchKey] = []
+        results = await self._read(partial(_scan, keys=keys, extract=extract, damaged=damaged), list[T]())
+        for key in damaged[: MOST_LOSSES - len(self._damaged)]:
+            self._damaged[key] = LostCalls("damaged", key.last, key.hub, key.calls, reason=_DAMAGED)
+        return results
 
     async def texts(self, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:
         return await self._read(partial(_texts, key=key, indexes=indexes), {})
@@ -177,8 +177,6 @@ class HistoryFile:
             except StoreError as error:
                 log.debug("history_not_closed", place=self.location, reason=str(error))
             await self._stop()
-
-    # -- the file
 
     def _is_there(self) -> bool:
         return self._worker is not None or (not self._is_in_memory and self._path.exists())
@@ -261,8 +259,6 @@ class HistoryFile:
                 return ""
             return str(set_aside(self._path)) if is_alone else None
 
-    # -- in the thread
-
     def _write(
         self, db: Connection, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls],
         limits: HistoryLimits, running: RunningChange,
@@ -274,13 +270,11 @@ class HistoryFile:
         if number is None:
             return False
         if texts:
-            text_number = number << _BITS | (len(batch) - fresh)
-            db.execute(_PUT_TEXTS, (text_number, texts))
+            db.execute(_PUT_TEXTS, (number << _BITS | (len(batch) - fresh), texts))
         begun, ended = running
         _remove_running(db, {*ended, *(call.base for call, _ in begun)})
         for call, body in begun:
-            first = (_put(db, call, False) or 0) << _BITS
-            db.execute(_PUT_TEXTS, (first, body))
+            db.execute(_PUT_TEXTS, ((_put(db, call, False) or 0) << _BITS, body))
         db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))
         _add_losses(db, [*self._killed(db), *losses])
         _prune(db, limits, self._now())
@@ -326,10 +320,16 @@ def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
     return number
 
 
-def _load(db: Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, Batch | None]:
-    head = "SELECT head FROM heads WHERE number = (SELECT number FROM batches WHERE hub = ? AND base = ?)"
-    rows = ((key, db.execute(head, (key.hub, key.base)).fetchone()) for key in keys)
-    return {key: batch_of(row[0]) for key, row in rows if row is not None}
+def _scan(db: Connection, keys: Sequence[BatchKey], extract: Callable[[Batch], T], damaged: list[BatchKey]) -> list[T]:
+    chosen = "SELECT head FROM heads WHERE number = (SELECT number FROM batches WHERE hub = ? AND base = ?)"
+    results: list[T] = []
+    for key in keys:
+        row = db.execute(chosen, (key.hub, key.base)).fetchone()
+        if row is not None and (batch := batch_of(row[0])) is not None:
+            results.append(extract(batch))
+        elif row is not None:
+            damaged.append(key)
+    return results
 
 
 def _texts(db: Connection, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:

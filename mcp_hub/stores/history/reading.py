@@ -3,14 +3,15 @@
 import math
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from itertools import chain
-from typing import Final
+from functools import partial
+from itertools import chain, compress
+from typing import Final, TypeVar
 
-import anyio.to_thread
 import msgspec
 
 from mcp_hub.protocol.rest.history import HistoryRow
 from mcp_hub.stores.history.base import (
+    COMPLETED,
     DURABLE,
     RUNNING,
     Batch,
@@ -31,6 +32,10 @@ _PAGE: Final = 64
 MOST_ROWS: Final = 200
 """Tools of which there are figures."""
 
+_FAILED: Final = bytes(0 if flags & COMPLETED else 1 for flags in range(256))
+"""Whether a call may have failed, by its flags."""
+
+T = TypeVar("T")
 Place = tuple[float, int, str]
 """Sort key of a call: end time, number at its hub, hub."""
 
@@ -67,26 +72,31 @@ class PastCall(msgspec.Struct, frozen=True, gc=False):
         return bool(self.flags & DURABLE)
 
 
-class _Matches(dict[str, bool]):
-    """Whether a group matches, by its line."""
+class _Matches(dict[str, CallGroup | None]):
+    """Matching groups by their lines; None for others."""
 
     def __init__(self, fits: Callable[[CallGroup], bool]) -> None:
         super().__init__()
         self._fits = fits
 
-    def __missing__(self, line: str) -> bool:
-        matches = self[line] = self._fits(group_of(line))
-        return matches
+    def __missing__(self, line: str) -> CallGroup | None:
+        group = group_of(line)
+        self[line] = matching = group if self._fits(group) else None
+        return matching
 
 
 class CallFilter(msgspec.Struct):
-    """Calls of matching groups that ended from `since` to before `until` and `before`, for one query."""
+    """Calls of matching groups that ended from `since` to before `until` and `before`, for one query.
+
+    With `failed`, no call with the flag `COMPLETED` is looked at.
+    """
 
     fits: Callable[[CallGroup], bool]
     since: float = 0.0
     until: float = math.inf
     before: Place | None = None
-    matches: dict[str, bool] = {}
+    failed: bool = False
+    matches: dict[str, CallGroup | None] = {}
 
     def __post_init__(self) -> None:
         self.matches = _Matches(self.fits)
@@ -102,17 +112,18 @@ async def newest(store: HistoryStore, chosen: CallFilter, limit: int) -> list[Pa
     keys = await _keys(store, chosen)
     start, size = 0, _FIRST
     while start < len(keys) and not (len(calls) == limit and calls[-1].ended > keys[start].last):
-        batches = await store.load(keys[start : start + size])
-        calls = await anyio.to_thread.run_sync(_merged, calls, batches, chosen, limit)
+        portions = await store.scan(keys[start : start + size], partial(_fitting, chosen=chosen, limit=limit))
+        calls = sorted(chain(calls, *portions), key=lambda call: call.order, reverse=True)[:limit]
         start, size = start + size, min(2 * size, _PAGE)
     return calls
 
 
-async def pages(store: HistoryStore, chosen: CallFilter) -> AsyncIterator[list[Batch]]:
-    """Batches within the filter's time, in portions."""
+async def scanned(store: HistoryStore, chosen: CallFilter, extract: Callable[[Batch], T]) -> AsyncIterator[T]:
+    """The results of `extract` for each batch within the filter's time, the newest first. Raises `StoreError`."""
     keys = await _keys(store, chosen)
     for start in range(0, len(keys), _PAGE):
-        yield await store.load(keys[start : start + _PAGE])
+        for result in await store.scan(keys[start : start + _PAGE], extract):
+            yield result
 
 
 async def within(store: HistoryStore, limits: HistoryLimits, now: float) -> float:
@@ -120,8 +131,7 @@ async def within(store: HistoryStore, limits: HistoryLimits, now: float) -> floa
     oldest, remaining = now - limits.keep, limits.calls
     for key in sorted(await store.index(), key=lambda key: -key.last):
         if remaining < key.calls:
-            loaded = await store.load([key])
-            ended = floats(loaded[0].ended) if loaded else ()
+            [ended] = await store.scan([key], lambda batch: floats(batch.ended)) or [()]
             return max(oldest, ended[max(len(ended) - remaining, 0)] if ended and remaining else key.last + 1e-6)
         remaining -= key.calls
     return oldest
@@ -129,37 +139,32 @@ async def within(store: HistoryStore, limits: HistoryLimits, now: float) -> floa
 
 async def by_id(store: HistoryStore, id_: str, chosen: CallFilter) -> PastCall | None:
     """The call with this id, if it matches. Raises `StoreError`."""
-    async for batches in pages(store, chosen):
-        for batch in batches:
-            if id_ in batch.ids:
-                for index, call_id in enumerate(batch.ids.split(" ")):
-                    if call_id == id_:
-                        [call] = _calls(batch, [index], batch.groups.split("\n"))
-                        return call if chosen.fits(call.group) and call.ended >= chosen.since else None
+    async for call in scanned(store, chosen, partial(_with_id, id_=id_)):
+        if call is not None:
+            return call if chosen.fits(call.group) and call.ended >= chosen.since else None
     return None
+
+
+def _with_id(batch: Batch, id_: str) -> PastCall | None:
+    ids = batch.ids.split(" ") if id_ in batch.ids else []
+    return _calls(batch, [ids.index(id_)], batch.groups.split("\n"))[0] if id_ in ids else None
 
 
 async def clients_of(store: HistoryStore, ids: Collection[str]) -> dict[str, str]:
     """The client of each of these calls that is in the history. Raises `StoreError`."""
-    clients: dict[str, str] = {}
-    missing = set(ids)
-    if missing:
-        async for batches in pages(store, CallFilter(lambda group: True)):
-            clients |= await anyio.to_thread.run_sync(_clients_in, batches, missing)
-            missing.difference_update(clients)
-            if not missing:
+    clients, calls = dict[str, str](), frozenset(ids)
+    if calls:
+        async for more in scanned(store, CallFilter(lambda group: True), partial(_clients_in, ids=calls)):
+            clients |= more
+            if len(clients) == len(calls):
                 break
     return clients
 
 
-def _clients_in(batches: Sequence[Batch], ids: Collection[str]) -> dict[str, str]:
-    clients = {}
-    for batch in batches:
-        lines, marks = batch.groups.split("\n"), numbers(batch.marks)
-        for id_, mark in zip(batch.ids.split(" "), marks, strict=True):
-            if id_ in ids:
-                clients[id_] = group_of(lines[mark]).client
-    return clients
+def _clients_in(batch: Batch, ids: Collection[str]) -> dict[str, str]:
+    lines, marks = batch.groups.split("\n"), numbers(batch.marks)
+    called = zip(batch.ids.split(" "), marks, strict=True)
+    return {id_: group_of(lines[mark]).client for id_, mark in called if id_ in ids}
 
 
 async def texts_of(store: HistoryStore, calls: Sequence[PastCall]) -> list[CallTexts]:
@@ -176,21 +181,20 @@ async def _keys(store: HistoryStore, chosen: CallFilter) -> list[BatchKey]:
     return sorted(keys, key=lambda key: (key.last, key.base, key.hub), reverse=True)
 
 
-def _merged(calls: list[PastCall], batches: Sequence[Batch], chosen: CallFilter, limit: int) -> list[PastCall]:
-    for batch in batches:
-        calls += _fitting(batch, chosen, limit)
-    calls.sort(key=lambda call: call.order, reverse=True)
-    return calls[:limit]
-
-
 def _fitting(batch: Batch, chosen: CallFilter, limit: int) -> list[PastCall]:
-    lines = batch.groups.split("\n")
-    matches = chosen.matches
-    groups = {number for number, line in enumerate(lines) if matches[line]}
-    marks = numbers(batch.marks)
-    if not groups or groups.isdisjoint(marks):
+    indexes: Sequence[int] = range(len(batch))
+    if chosen.failed:
+        indexes = [*compress(indexes, batch.flags.translate(_FAILED))]
+    if not indexes:
         return []
-    indexes = [index for index, mark in enumerate(marks) if mark in groups]
+    lines, marks, matches = batch.groups.split("\n"), numbers(batch.marks), chosen.matches
+    if 2 * len(indexes) < len(lines):
+        indexes = [index for index in indexes if matches[lines[marks[index]]] is not None]
+    else:
+        groups = {number for number, group in enumerate(map(matches.__getitem__, lines)) if group is not None}
+        if not groups or groups.isdisjoint(marks):
+            return []
+        indexes = [index for index in indexes if marks[index] in groups]
     ended, since, end, before = floats(batch.ended), chosen.since, chosen.end, chosen.before
     if since > 0.0 or end < math.inf:
         indexes = [index for index in indexes if since <= ended[index] <= end]
@@ -200,19 +204,28 @@ def _fitting(batch: Batch, chosen: CallFilter, limit: int) -> list[PastCall]:
 
 
 def _calls(batch: Batch, indexes: Sequence[int], lines: Sequence[str]) -> list[PastCall]:
-    ids, marks, ended, took = batch.ids.split(" "), numbers(batch.marks), floats(batch.ended), floats(batch.took)
+    marks, ended, took = numbers(batch.marks), floats(batch.ended), floats(batch.took)
     waited = floats(batch.waited) if batch.waited else (0.0,) * len(ended)
     lengths = sizes(batch.sizes) if batch.sizes else (0,) * (2 * len(ended))
     key, flags, notes, nothing = batch.key, batch.flags, batch.notes, ("", "")
     calls = []
-    for index in indexes:
+    for index, id_ in zip(indexes, _ids(batch, indexes), strict=True):
         code, message = notes.get(index, nothing)
         calls.append(PastCall(
-            id=ids[index], group=group_of(lines[marks[index]]), hub=batch.hub, number=batch.base + index,
+            id=id_, group=group_of(lines[marks[index]]), hub=batch.hub, number=batch.base + index,
             ended=ended[index], took=took[index], waited=waited[index], arguments_bytes=lengths[2 * index],
             result_bytes=lengths[2 * index + 1], flags=flags[index], code=code, message=message, key=key, index=index,
         ))  # fmt: skip
     return calls
+
+
+def _ids(batch: Batch, indexes: Sequence[int]) -> list[str]:
+    text, count = batch.ids, len(batch)
+    width = (len(text) + 1) // count
+    if width * count == len(text) + 1 and text[width - 1 :: width] == " " * (count - 1):  # of equal lengths, as usual
+        return [text[index * width : (index + 1) * width - 1] for index in indexes]
+    every = text.split(" ")
+    return [every[index] for index in indexes]
 
 
 # -- figures
@@ -232,16 +245,14 @@ class PastFigures:
         self._cells: dict[tuple[str, str, bool], _Points] = {}
         """By server, tool and whether the calls failed."""
 
-    def add(self, batches: Sequence[Batch], chosen: CallFilter) -> None:
-        oldest = chosen.since
-        for batch in batches:
-            lines = batch.groups.split("\n")
-            cells = [self._cell(group_of(line)) if chosen.matches[line] else None for line in lines]
-            took, since, step, points = floats(batch.took), self._since, self._step, self._points
-            for index, (mark, ended) in enumerate(zip(numbers(batch.marks), floats(batch.ended), strict=True)):
-                cell, point = cells[mark], int((ended - since) // step)
-                if cell is not None and 0 <= point < points and ended >= oldest:
-                    cell.setdefault(point, []).append(took[index] if batch.base < RUNNING else -1.0)
+    def add(self, batch: Batch, chosen: CallFilter) -> None:
+        groups = map(chosen.matches.__getitem__, batch.groups.split("\n"))
+        cells = [None if group is None else self._cell(group) for group in groups]
+        took, since, step, points = floats(batch.took), self._since, self._step, self._points
+        for index, (mark, ended) in enumerate(zip(numbers(batch.marks), floats(batch.ended), strict=True)):
+            cell, point = cells[mark], int((ended - since) // step)
+            if cell is not None and 0 <= point < points and ended >= chosen.since:
+                cell.setdefault(point, []).append(took[index] if batch.base < RUNNING else -1.0)
 
     def _cell(self, group: CallGroup) -> _Points:
         return self._cells.setdefault((group.server, group.tool, group.status != "completed"), {})

@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
+import anyio.to_thread
 import msgspec
 
 from mcp_hub.errors import StoreError
@@ -31,6 +32,7 @@ from mcp_hub.stores.redis.link import Command, script
 from mcp_hub.stores.redis.records import pairs
 from mcp_hub.stores.redis.scripts import KEEP_BATCH
 
+T = TypeVar("T")
 _PRUNE: Final = 10.0
 """Seconds between two looks of a replica at what is too old or too much."""
 _AT_ONCE: Final = 256
@@ -188,11 +190,11 @@ class RedisHistory:
         is_known = self._now() - at > 2 * self._leases.seconds
         return is_known and replica != self._instance and self._leases.is_trusted and self._leases.is_gone(replica)
 
-    async def load(self, keys: Sequence[BatchKey]) -> list[Batch]:
+    async def scan(self, keys: Sequence[BatchKey], extract: Callable[[Batch], T]) -> list[T]:
         if not keys:
             return []
         [heads] = await self._reader.ask(("HMGET", self._keys.heads, *map(_field, keys)))
-        return [batch for head in heads if (batch := batch_of(head)) is not None]
+        return await anyio.to_thread.run_sync(_extracted, heads, extract)
 
     async def texts(self, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:
         field = _field(key)
@@ -245,6 +247,10 @@ class RedisHistory:
 
 def _is_sound(field: str, summary: _Summary) -> bool:
     return _FIELD.fullmatch(field) is not None and summary.size >= 0 and is_sound_key(summary.key(field))
+
+
+def _extracted(heads: Sequence[object], extract: Callable[[Batch], T]) -> list[T]:
+    return [extract(batch) for head in heads if (batch := batch_of(head)) is not None]
 
 
 def _field(key: BatchKey) -> str:

@@ -20,6 +20,7 @@ from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import (
+    COMPLETED,
     CUT_ARGUMENTS,
     CUT_RESULT,
     MASKED_ARGUMENTS,
@@ -163,7 +164,7 @@ async def test_arguments_are_masked_before_values_are_cut(given: object, expecte
     journal = new_journal(store := history_file(None))
     await keep(journal, past_call(arguments={"n": 0}), past_call(arguments=given), past_call(arguments={"n": 1}))
     assert await arguments_in(store) == ['{"n":0}', expected, '{"n":1}'], "neighbours stay"
-    assert (await kept(store))[1].flags == flags
+    assert (await kept(store))[1].flags == flags | COMPLETED
 
 
 async def test_result_is_masked_before_its_beginning_is_cut() -> None:
@@ -174,7 +175,7 @@ async def test_result_is_masked_before_its_beginning_is_cut() -> None:
     [first, second] = await texts_of(store, calls := await kept(store))
     assert first[1].startswith('{"a": "yyy') and first[1].endswith("y***")
     assert "cret-val" not in first[1]
-    assert [call.flags for call in calls] == [CUT_RESULT | MASKED_RESULT, CUT_RESULT]
+    assert [call.flags for call in calls] == [CUT_RESULT | MASKED_RESULT | COMPLETED, CUT_RESULT | COMPLETED]
     assert second[1] == "z" * VALUE and calls[1].result_bytes == 1_000_000
 
 

@@ -14,8 +14,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from mcp_hub.config.load.load import parse
-from mcp_hub.errors import ConfigError
+from mcp_hub.errors import ConfigError, StoreUnavailable
 from mcp_hub.fronts.http.cards import card_routes, is_card, receiver_routes
+from mcp_hub.fronts.rest.pages import event_posts
 from mcp_hub.protocol.shape.webhooks import RECEIVERS
 from tests.captured import DATA
 from tests.e2e.consents import PUBLIC
@@ -131,6 +132,19 @@ def test_cards_are_valid_by_the_schema_of_the_extension(name: str) -> None:
 )
 def test_servers_find_where_the_hub_takes_webhooks(public: str, prefix: str) -> None:
     assert answered(receiver_routes(public)) == {RECEIVERS: {"receivers": [prefix]}} and not receiver_routes(None)
+
+
+def test_server_sends_its_event_again_while_the_key_of_the_replicas_is_not_known() -> None:
+    def takes(id_: str) -> bool:
+        raise StoreUnavailable("not yet")
+
+    async def receive(*_: object) -> tuple[int, bytes]:
+        raise AssertionError("nothing is read")
+
+    answer = TestClient(Starlette(routes=[*event_posts(takes, receive).values()])).post(
+        "/v1/events/in/abc", content=b"{}"
+    )
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
 
 
 async def test_without_the_public_address_there_is_nothing(tmp_path: Path) -> None:

@@ -2,19 +2,23 @@
 
 import sqlite3
 import stat
+from functools import partial
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mcp_hub.calls.history.journal import CallJournal
-from mcp_hub.errors import StoreError
+from mcp_hub.errors import RpcError, StoreError
+from mcp_hub.events import Failed
 from mcp_hub.files import HISTORY_FILE
 from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, LostCalls
 from mcp_hub.stores.history.file import HistoryFile
-from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, pages, percentile, within
+from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, percentile, scanned, within
+from mcp_hub.types import CallId
 from tests.unit.calls.past import arguments_in, history_file, keep, kept, new_journal, past_call
 from tests.unit.stores.broken_files import rows_of
 
@@ -295,11 +299,36 @@ async def test_figures_count_calls_failures_and_durations_by_point() -> None:
     journal = new_journal(store := history_file(None))
     await keep(journal, *(past_call(tool) for tool in "aab"))
     figures, chosen = PastFigures(0.0, 1e10, 1), CallFilter(lambda group: True)
-    async for batches in pages(store, chosen):
-        figures.add(batches, chosen)
+    async for _ in scanned(store, chosen, partial(figures.add, chosen=chosen)):
+        pass
     tools, servers, more = figures.rows()
     assert [(row.tool, row.calls, row.failed, len(row.series)) for row in tools] == [("a", 2, 0, 1), ("b", 1, 0, 1)]
     assert [(row.server, row.tool, row.calls) for row in servers] == [("a", "", 3)] and more == 0
+
+
+@pytest.mark.parametrize("has_flags", [True, False], ids=["with flags", "without"])
+async def test_failures_are_found_by_flags_and_without_them(
+    *, has_flags: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ids may have any length, and a batch may have fewer failures than tools."""
+    if not has_flags:
+        monkeypatch.setattr("mcp_hub.calls.history.batches._NO_FAILURE", (0,) * 5)
+    random = Random(4)
+    journal = new_journal(store := history_file(None))
+    for share in (0.0, 0.01, 0.5, 1.0):
+        records = [
+            past_call(random.choice("abcdefgh"), ending=Failed(RpcError("x")) if random.random() < share else None)
+            for _ in range(200)
+        ]
+        for number, record in enumerate(records if share == 0.5 else []):
+            msgspec.structs.force_setattr(record.call, "id", CallId(f"st_{number}"))
+        await keep(journal, *records)
+    every = await kept(store)
+    wanted = {call.id: call.group.tool for call in every if call.group.status == "failed"}
+    found = await kept(store, fits=lambda group: group.status != "completed", failed=True)
+    assert {call.id: call.group.tool for call in found} == wanted and len(found) > 250
+    of_one = await kept(store, fits=lambda group: group.status == "failed" and group.tool == "c", failed=True)
+    assert [call.id for call in of_one] == [id_ for id_, tool in wanted.items() if tool == "c"]
 
 
 @given(st.lists(st.floats(0, 100), min_size=1).map(sorted), st.sampled_from([0.5, 0.95]))

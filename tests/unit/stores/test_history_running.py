@@ -1,5 +1,6 @@
 """Running calls in the file of past calls: shown once their hub is gone, there once, bounded, by the rules of now."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -19,7 +20,7 @@ from mcp_hub.protocol.rest.history import cursor, place_of
 from mcp_hub.stores.faults import StoreFault
 from mcp_hub.stores.history.base import HIGHEST_NUMBER, RUNNING, HistoryLimits, Keeping, LostCalls
 from mcp_hub.stores.history.file import HistoryFile
-from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, pages
+from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, scanned
 from tests.unit.calls.past import StreamOfCall, arguments_in, history_file, keep, kept, new_journal, past_call
 from tests.unit.stores.broken_files import rows_of
 from tests.unit.stores.test_history_file import beside, filled, numbers_in
@@ -55,8 +56,8 @@ async def test_call_of_a_killed_hub_is_there_as_failed_with_its_arguments(tmp_pa
     assert [loss.kind for loss in await gone.losses()] == ["killed"], "although none of its calls had ended"
     assert call.has_no_end and place_of(cursor(*call.order)) == call.order, "a page may end with it"
     figures = PastFigures(0.0, 1e10, 1)
-    async for batches in pages(gone, CallFilter(lambda group: True)):
-        figures.add(batches, CallFilter(lambda group: True))
+    async for _ in scanned(gone, every := CallFilter(lambda group: True), partial(figures.add, chosen=every)):
+        pass
     [row] = figures.rows()[0]
     assert (row.calls, row.failed, row.p50, row.p95, row.max) == (4, 4, 0, 0, 0), "nobody knows the durations"
     assert await by_id(gone, call.id, CallFilter(lambda group: True)) == call

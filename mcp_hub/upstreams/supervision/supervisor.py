@@ -28,6 +28,8 @@ _CLOSED: Final = lifecycle.FINAL | {UpstreamState.DRAINING}
 """States in which no call waits."""
 _CHECKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
+_DEFERRED: Final = 1.0
+"""Seconds that the first start of a server with a known list waits for a call: starts would slow down first answers."""
 _SILENCE: Final = 10.0
 """Seconds for an optional list at the start; at most half of `start_timeout`."""
 NOT_STARTED: Final = Cause("not_started", "it is started when it is needed")
@@ -112,6 +114,7 @@ class Supervisor:
         self._scope: anyio.CancelScope | None = None  # of the owner task's present step
         self._is_over = False
         self._adjusted = anyio.Event()
+        self._called = anyio.Event()
 
     # -- operators ----------------------------------------------------------------------------------------------
 
@@ -223,6 +226,7 @@ class Supervisor:
 
     def _woken(self, patience: float | None) -> float:
         self.wake()
+        self._called.set()
         if patience is None:
             return math.inf
         return max(patience, self._server.rules.start_timeout) if lifecycle.is_first_start(self.life) else patience
@@ -246,6 +250,9 @@ class Supervisor:
         if self._server.is_wanted:
             self.wake()
         try:
+            if self.life.state is UpstreamState.STARTING and self._server.lists.snapshot is not None:
+                with anyio.move_on_after(_DEFERRED):
+                    await self._called.wait()
             while True:
                 with anyio.CancelScope() as self._scope:
                     await self._step(self._scope)

@@ -14,6 +14,7 @@ from mcp_hub.errors import StartFailed
 from mcp_hub.notices import Notices
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, decode
 from mcp_hub.types import Cause, Era, JsonObject, Kind, RawJson, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.lists.list_reader import ListFile
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.peer.state import Observer, PeerInfo
 from mcp_hub.upstreams.supervision.managed_upstream import ManagedUpstream
@@ -251,11 +252,13 @@ class Kept:
 
 
 @asynccontextmanager
-async def kept(toys: Toys | None = None, **rules: Any) -> AsyncIterator[Kept]:
+async def kept(toys: Toys | None = None, lists: ListFile | None = None, **rules: Any) -> AsyncIterator[Kept]:
     """A supervised toy server, from its start on. Without jitter."""
     toys = toys or Toys()
     limits = SupervisorRules(**rules)
-    supervisor = ManagedUpstream("toy", toys.connect, limits, clock=LoopClock(), changes=Notices(), jitter=lambda: 0.0)
+    supervisor = ManagedUpstream(
+        "toy", toys.connect, limits, clock=LoopClock(), changes=Notices(), jitter=lambda: 0.0, lists=lists
+    )
     async with group() as tasks:
         tasks.start_soon(supervisor.lifecycle.run)
         yield Kept(toys, supervisor, tasks)

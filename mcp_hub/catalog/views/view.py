@@ -69,6 +69,7 @@ class CatalogView:
         self.hints = hints
         """The cache hints of the lists."""
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
+        self._digests: dict[Kind, int] = {}
         self.quarantined = quarantined
         self.withheld = withheld
         """Findings for unapproved texts, by kind and exported name; for instructions by None and server."""
@@ -87,7 +88,9 @@ class CatalogView:
 
     def digest(self, kind: Kind) -> int:
         """A hash of content and announced changes."""
-        return hash((self._announced, *(entry.raw for entry in self._entries[kind])))
+        if (digest := self._digests.get(kind)) is None:
+            digest = self._digests[kind] = hash((self._announced, *(entry.raw for entry in self._entries[kind])))
+        return digest
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """The usable entry with this exported name, listed or not."""

@@ -12,6 +12,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.aio import loop_clock
 from mcp_hub.clock import wall_time
 from mcp_hub.errors import StartFailed
 from mcp_hub.logs import get_logger
@@ -201,10 +202,11 @@ class ListState:
 
     def show(self, peer: Peer, kind: Kind, *, is_new: bool) -> None:
         """Notes that a client lists this kind; an old list is read again."""
+        reads, max_age = self._reads, self._limits().max_age
         hint = self.snapshot.hints.get(kind) if self.snapshot is not None else None
         ttl = hint.ttl_ms / 1000 if hint is not None else 0.0
-        now, reads = anyio.current_time(), self._reads
-        if kind is not Kind.SKILL and reads.ages.take_due(kind, now, self._limits().max_age, ttl, is_new=is_new):
+        now = loop_clock()()  # `anyio.current_time` looks for the library of the loop each time
+        if kind is not Kind.SKILL and reads.ages.take_due(kind, now, max_age, ttl, is_new=is_new):
             reads.aged.add(kind)
             peer.messages.list_changes.announce(())
 

@@ -221,10 +221,10 @@ class BothEras:
     def refresh(self, kind: Kind, *, is_new: bool = False) -> Callable[[], Awaitable[None]] | None:
         if kind is Kind.EVENT and self._lacks_events:
             return self._second.refresh(kind, is_new=is_new)
-        is_elsewhere = (
+        is_elsewhere = kind is Kind.SKILL and (
             self._home is HANDSHAKE and self._eras.known_eras.may(MODERN) and self._second.supervisor.may_get_ready
         )
-        if kind is not Kind.SKILL or not is_elsewhere:
+        if not is_elsewhere:
             return self._first.refresh(kind, is_new=is_new)
         return self._meet_modern if self._second.state.lists.fresh is None else self._second.refresh(Kind.SKILL)
 

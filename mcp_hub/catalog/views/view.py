@@ -9,7 +9,7 @@ from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from heapq import nlargest
 from itertools import compress
-from operator import not_
+from operator import attrgetter, not_
 from types import MappingProxyType
 from typing import Final
 
@@ -42,6 +42,7 @@ _MAX_COMPARED_LENGTH = 64
 _LIKENESS = 0.5
 _MISSPELT = 0.8  # the likeness of a name and a misspelling of it
 _NEAR = 0.85  # of the likeness of the best name; one that is less like it is noise
+_raw = attrgetter("raw")
 
 
 class CatalogView:
@@ -69,7 +70,6 @@ class CatalogView:
         self.hints = hints
         """The cache hints of the lists."""
         self._pages: dict[tuple[Kind, Era, str | None, int], bytes] = {}
-        self._digests: dict[Kind, int] = {}
         self.quarantined = quarantined
         self.withheld = withheld
         """Findings for unapproved texts, by kind and exported name; for instructions by None and server."""
@@ -88,9 +88,7 @@ class CatalogView:
 
     def digest(self, kind: Kind) -> int:
         """A hash of content and announced changes."""
-        if (digest := self._digests.get(kind)) is None:
-            digest = self._digests[kind] = hash((self._announced, *(entry.raw for entry in self._entries[kind])))
-        return digest
+        return hash((self._announced, *map(_raw, self._entries[kind])))
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """The usable entry with this exported name, listed or not."""

@@ -113,8 +113,7 @@ class Supervisor:
         self._leaves_tasks = False
         self._scope: anyio.CancelScope | None = None  # of the owner task's present step
         self._is_over = False
-        self._adjusted = anyio.Event()
-        self._called = anyio.Event()
+        self._nudged = anyio.Event()  # by a call before the first start, or by other rules
 
     # -- operators ----------------------------------------------------------------------------------------------
 
@@ -181,10 +180,13 @@ class Supervisor:
 
     def adjust(self, rules: SupervisorRules) -> None:
         self._server.adjust(rules)
-        self._adjusted.set()
-        self._adjusted = anyio.Event()
+        self._nudge()
         if not rules.lazy and rules.idle_stop is None:
             self.wake()
+
+    def _nudge(self) -> None:
+        self._nudged.set()
+        self._nudged = anyio.Event()
 
     def wake(self) -> None:
         if self.life.rests:
@@ -226,7 +228,8 @@ class Supervisor:
 
     def _woken(self, patience: float | None) -> float:
         self.wake()
-        self._called.set()
+        if self.connected is None:
+            self._nudge()
         if patience is None:
             return math.inf
         return max(patience, self._server.rules.start_timeout) if lifecycle.is_first_start(self.life) else patience
@@ -252,7 +255,7 @@ class Supervisor:
         try:
             if self.life.state is UpstreamState.STARTING and self._server.lists.snapshot is not None:
                 with anyio.move_on_after(_DEFERRED):
-                    await self._called.wait()
+                    await self._nudged.wait()
             while True:
                 with anyio.CancelScope() as self._scope:
                     await self._step(self._scope)
@@ -346,15 +349,15 @@ class Supervisor:
     async def _rest_when_idle(self) -> None:
         checks, calls_over = 0, self._server.turns.ended_calls
         while checks < _CHECKS:
-            limit, adjusted = self._server.rules.idle_stop, self._adjusted
+            limit, nudged = self._server.rules.idle_stop, self._nudged
             with anyio.move_on_after(math.inf if limit is None else limit / _CHECKS):
-                await adjusted.wait()
+                await nudged.wait()
             is_idle = (
                 self._server.turns.is_empty
                 and self._server.turns.ended_calls == calls_over
                 and not self._server.is_wanted
             )
-            checks, calls_over = checks + 1 if is_idle and not adjusted.is_set() else 0, self._server.turns.ended_calls
+            checks, calls_over = checks + 1 if is_idle and not nudged.is_set() else 0, self._server.turns.ended_calls
         if self.life.state is UpstreamState.READY:
             log.info("upstream_idle", upstream=self._server.name, seconds=self._server.rules.idle_stop)
             self.order(lifecycle.resting(self.life, _IDLE), _WOKEN)

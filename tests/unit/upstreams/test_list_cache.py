@@ -8,10 +8,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import anyio
 import pytest
 
-from mcp_hub.types import CacheHint, Era, Kind, Snapshot
+from mcp_hub.types import CacheHint, Era, Kind, Snapshot, UpstreamState
 from mcp_hub.upstreams.lists.list_reader import CachedList, ListFile, list_key
+from tests.unit.calls.virtual_time import virtual
+from tests.unit.upstreams.toy_servers import kept
 
 TOOLS = (b'{"name":"a",  "inputSchema":{"type":"object"}, "x":1e400}', b'{ "name" : "\\u0062" }')
 
@@ -156,3 +159,20 @@ def test_folder_that_cannot_be_written_loses_the_list_only(tmp_path: Path, capsy
     place(tmp_path).write(last())
     assert "last_list_unwritten" in "".join(capsys.readouterr())
     assert place(tmp_path).read() is None
+
+
+@virtual
+async def test_server_with_a_known_list_starts_a_second_later_or_with_the_first_call(tmp_path: Path) -> None:
+    lists = ListFile(tmp_path, "toy", "0" * 32)
+    async with kept(lists=lists) as far:
+        await far.until(UpstreamState.READY)
+        assert far.now == 0.5, "nothing is known of it"
+        assert (known := far.supervisor.state.lists.last) is not None
+        lists.write(known)
+    async with kept(lists=lists) as far:
+        assert far.supervisor.snapshot() is not None and far.state is UpstreamState.STARTING
+        await far.until(UpstreamState.READY)
+        assert far.now == 1.5
+    async with kept(lists=lists) as far:
+        await anyio.sleep(0.25)
+        assert await far.call() == "ok" and far.now == 0.85

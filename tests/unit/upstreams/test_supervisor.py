@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import anyio
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from mcp_hub.errors import DeadlineExceeded, StartFailed
 from mcp_hub.events import Failed
 from mcp_hub.types import Kind, UpstreamState
-from mcp_hub.upstreams.lists.list_reader import ListFile
 from mcp_hub.upstreams.peer.negotiation import AnotherProcess, Incompatible
 from mcp_hub.upstreams.peer.peer import Peer
 from mcp_hub.upstreams.supervision.lifecycle import RestartRule
@@ -35,23 +33,6 @@ async def test_an_idle_server_is_stopped_after_its_time_and_started_by_the_next_
         assert (far.toys.starts, far.toys.alive, far.status.pid) == (1, 0, None)
         assert await far.call() == "ok"
         assert (far.state, far.status.rests, far.toys.starts, far.status.restarts) == (READY, False, 2, 0)
-
-
-@virtual
-async def test_server_with_a_known_list_starts_a_second_later_or_with_the_first_call(tmp_path: Path) -> None:
-    lists = ListFile(tmp_path, "toy", "0" * 32)
-    async with kept(lists=lists) as far:
-        await far.until(READY)
-        assert far.now == 0.5, "nothing is known of it"
-        assert (known := far.supervisor.state.lists.last) is not None
-        lists.write(known)
-    async with kept(lists=lists) as far:
-        assert far.supervisor.snapshot() is not None and far.state is STARTING
-        await far.until(READY)
-        assert far.now == 1.5
-    async with kept(lists=lists) as far:
-        await anyio.sleep(0.25)
-        assert await far.call() == "ok" and far.now == 0.85
 
 
 @virtual

@@ -20,16 +20,16 @@ MOST_DECODED: Final = 1 << 20
 """Bytes of arguments searched for long values."""
 _RESULT: Final = 64 << 10
 """Bytes of a waiting result: enough to mask a long secret at its beginning."""
-FULL: Final = 4096
+FULL: Final = 1024
 """Calls of a portion, which is then written at once."""
 MOST: Final = 8192
 """Calls that may wait."""
 _FEW: Final = 64
 _LITTLE: Final = 16 << 10
 """Calls and bytes of texts that take less time than a turn in a thread."""
-_PORTIONS: Final = 4
+_PORTIONS: Final = 7
 """Portions that may wait."""
-PORTION_BYTES: Final = 4 << 20
+PORTION_BYTES: Final = 2 << 20
 """Bytes of a portion's texts."""
 _UNKNOWN: Final = "The hub that ran this call is gone. The outcome of the call is unknown."
 _NOTHING: Final = msgspec.Raw()

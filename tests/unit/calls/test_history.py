@@ -239,12 +239,12 @@ async def test_large_texts_that_wait_are_bounded_in_bytes(monkeypatch: pytest.Mo
     monkeypatch.setattr(waiting, "PORTION_BYTES", 100_000)
     journal = new_journal(store := history_file(None))
     record = past_call(raw=b'{"a":"' + b"x" * 30_000 + b'"}', ending=Completed(b"y" * 10_000_000))
-    end(journal, [record] * 20)
+    end(journal, [record] * 60)
     portions = [*journal._queue._sealed, journal._queue._open]
-    assert len(portions) <= 5 and all(portion.texts and portion.texts.size < 200_000 for portion in portions)
+    assert len(portions) <= 8 and all(portion.texts and portion.texts.size < 200_000 for portion in portions)
     await journal.flush()
     [loss] = await store.losses()
-    assert loss.count + len(await kept(store)) == 20 and await kept(store)
+    assert loss.count + len(await kept(store)) == 60 and await kept(store)
 
 
 async def test_text_that_is_not_json_moves_no_other_one() -> None:

@@ -35,7 +35,7 @@ SWITCHES = 4
 PATIENCE = 30.0
 """Seconds for a changed setting to hold."""
 MANY = 100_000
-_BATCH = 256
+_BATCH = HistoryLimits().batch
 _SERVERS, _TOOLS = 10, 20
 _STARTED = 1_700_000_000.0
 

@@ -67,7 +67,7 @@ class HistoryLimits(msgspec.Struct, frozen=True):
 
     @property
     def batch(self) -> int:
-        return min(256, max(self.calls // 16, 1))
+        return min(512, max(self.calls // 16, 1))
 
 
 class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):

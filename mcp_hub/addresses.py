@@ -62,7 +62,7 @@ _PORT: Final = re.compile(r"[0-9]{1,5}")
 
 
 class HostRule(msgspec.Struct, frozen=True):
-    """Hosts and ports that a server may reach: a normal name or address, or `*.` and a name for those below.
+    """Hosts and ports for a server: a normal name or address, or `*.` and a name for those below.
 
     `is_private`: the name may resolve to private addresses.
     """
@@ -78,7 +78,7 @@ class HostRule(msgspec.Struct, frozen=True):
         return tuple(authority_of(self.host, port) for port in ports)
 
     def matches(self, host: str, port: int) -> bool:
-        """`host` has to be normal (`normal_host`)."""
+        """`host` must be normal (`normal_host`)."""
         if port not in self.ports:
             return False
         if self.host.startswith("*."):
@@ -124,7 +124,7 @@ def authority_of(host: str, port: int | None = None) -> str:
 
 
 def special_kind(address: Address) -> str | None:
-    """The kind of an address that is not public (`a private address`), also inside an IPv6 one; else None.
+    """The kind of a non-public address (`a private address`), also inside an IPv6 one; else None.
 
     RFC 6052's NAT64 prefix counts as the IPv4 address in it.
     """

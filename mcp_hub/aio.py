@@ -1,4 +1,4 @@
-"""Timers, callbacks and waits taken from asyncio, for hot paths where anyio's cost too much."""
+"""Timers, callbacks and waits of asyncio, for hot paths where anyio's cost too much."""
 
 import asyncio
 import socket
@@ -147,7 +147,7 @@ def call_later(seconds: float, callback: Callable[[], None]) -> Timer:
 
 
 class _Together:
-    """Callbacks that one loop calls at the same time, within so many seconds."""
+    """Callbacks that a loop calls together, within so many seconds."""
 
     __slots__ = ("__weakref__", "_seconds", "callbacks", "loop")
 
@@ -168,7 +168,7 @@ _together: Final[dict[float, ref[_Together]]] = {}
 
 
 def call_together(seconds: float, callback: Callable[[], None]) -> None:
-    """Calls `callback` within so many seconds, as one of many that are not urgent; there are few such numbers."""
+    """Calls `callback` within so many seconds, as one of many that are not urgent; few such numbers exist."""
     loop, planned = asyncio.get_running_loop(), _together.get(seconds)
     together = None if planned is None else planned()
     if together is None or together.loop is not loop:  # another thread's
@@ -179,10 +179,7 @@ def call_together(seconds: float, callback: Callable[[], None]) -> None:
 
 
 class Block:
-    """Code that `give_up` cancels, beside which `work` runs, if given, which must not fail.
-
-    Cheaper than a cancel scope or a task group.
-    """
+    """Code that `give_up` cancels. Beside it `work` runs, if given, which must not fail."""
 
     __slots__ = ("_before", "_host", "_task", "_work", "is_given_up")
 
@@ -228,7 +225,7 @@ class Background:
         await asyncio.wait([self._task])
 
     async def stop(self) -> None:
-        """Cancels it and waits. Idempotent."""
+        """Cancels and waits. Idempotent."""
         self._task.cancel()
         await asyncio.wait([self._task])
 
@@ -285,16 +282,16 @@ def entrance() -> Callable[..., object]:
 
 
 async def adopt(protocol: Callable[[], asyncio.Protocol], connection: socket.socket) -> None:
-    """Hands an accepted connection to an asyncio protocol, which then owns it."""
+    """Hands an accepted connection to an asyncio protocol, its new owner."""
     await asyncio.get_running_loop().connect_accepted_socket(protocol, connection)
 
 
 class _Busy(Exception):
-    """The server's thread is busy."""
+    """The thread is busy."""
 
 
 class ServerThread:
-    """Runs blocking work of one server, in one thread at a time."""
+    """Runs a server's blocking work, in one thread at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -47,12 +47,12 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     """One upstream request: `tools/call`, `prompts/get`, `resources/read`, `completion/complete`, one passed through.
 
     `params` have the upstream's own name or URI and no `_meta`; `meta` is the client's, without reserved keys.
-    `exported_name` and `exported_uri` are what the client sent. `input_responses` and `request_state` belong to a
-    retry for a modern server. `result_tokens` bounds the result; 0: no bound. `path` projects it. `must_read`: only
-    read-only tools are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name
-    local files. `client` outlives the session. `parent`: the call of a script that makes this one. `profile` is the
-    caller's. `claims`: those of its token that rules name, as JSON. `seen_hash`: that of the definition that a person
-    allowed. `people_only`: people answer for the client.
+    `exported_name` and `exported_uri` are the client's. `input_responses` and `request_state` belong to a retry for a
+    modern server. `result_tokens` bounds the result; 0: no bound. `path` projects it. `must_read`: only read-only tools
+    are allowed. `roots_changes` counts changes of the client's roots. `shows_paths`: errors may name local files.
+    `client` outlives the session. `parent`: the call of the script that makes this one. `profile` is the caller's.
+    `claims`: those of its token that rules name, as JSON. `seen_hash`: that of the definition that a person allowed.
+    `people_only`: people answer for the client.
     """
 
     id: CallId
@@ -103,14 +103,14 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def answered(self) -> JsonObject:
-        """Capabilities for a modern server's questions: the client's, and a handshake client's `people`."""
+        """Capabilities for a modern server: the client's, and a handshake client's `people`."""
         if self.era is not HANDSHAKE or self.people is None or not self.people():
             return self.capabilities
         return {**self.capabilities, "elicitation": SUPERSET["elicitation"]}
 
     @property
     def server_era(self) -> Era:
-        """The era in which to reach a server that speaks both."""
+        """The era for a server that speaks both."""
         return HANDSHAKE if self.is_program else self.era
 
 
@@ -133,14 +133,14 @@ Heard = Callable[[str, RawObject], None]
 
 
 class Times(Protocol):
-    """Takes a call's waits, one at a time, and the signs of its upstream."""
+    """Takes a call's waits, one at a time, and its upstream's signs."""
 
     @property
     def has_lapsed(self) -> bool:
         """Whether the upstream was silent for too long, so that this attempt of the call is cancelled."""
 
     def begin_wait(self, reason: WaitReason) -> None:
-        """Begins a wait of the call before it is sent."""
+        """Begins a wait before the call is sent."""
 
     def end_wait(self) -> None:
         """Ends the wait. Idempotent."""
@@ -167,7 +167,7 @@ class Questions(Protocol):
 class CallChannel(Protocol):
     """Takes the events of one call from its upstream. Endings are returned or raised, never sent.
 
-    `stopping` is the ending already chosen for a call whose handler still runs.
+    `stopping`: the ending already chosen for a call whose handler still runs.
     """
 
     stopping: Ending | None = None
@@ -186,8 +186,7 @@ class CallChannel(Protocol):
     def continuable(self, state: RawJson | None, *, is_firm: bool = False, is_quiet: bool = False) -> None:
         """Another hub can continue by `Upstream.resume` with this state; None: no longer.
 
-        `is_firm`: it is stored as surely as an ending. `is_quiet`: it is stored once something else makes the call
-        durable.
+        `is_firm`: stored as surely as an ending. `is_quiet`: stored once something else makes the call durable.
         """
 
     @property
@@ -195,7 +194,7 @@ class CallChannel(Protocol):
         """Whether another hub continues the call: do not cancel its work."""
 
     async def until_stored(self, *, whole: bool) -> None:
-        """Waits until events so far are stored, if durable; if `whole`, also the ending."""
+        """Waits until events so far are stored, if durable; `whole`: also the ending."""
 
     async def drained(self) -> None:
         """Waits until readers can take more."""
@@ -241,7 +240,7 @@ class CallerConnection(msgspec.Struct, frozen=True):
     """A caller's own connection to a server.
 
     Resource updates are noted under `topic`. `lists` None: the shared ones. `arrival` waits for lists on their way.
-    Unless it `is_open`, what becomes of the account at other hubs is not seen here.
+    Unless it `is_open`, changes of the account at other hubs are not seen.
     """
 
     topic: str
@@ -349,7 +348,7 @@ class StoredEvent(Protocol):
 
 
 class Reader(Protocol):
-    """Reads the events of a call behind event `cursor`, without a queue.
+    """Reads a call's events behind event `cursor`, without a queue.
 
     `has_more`: `take` has events; `is_behind`: stored ones follow; `at_end`: none follow. `failed`: why no more come.
     After `EventsGone`, use `skip`.

@@ -22,7 +22,7 @@ class SystemClock:
 
 
 def boot_time() -> float:
-    """Monotonic seconds, on Linux also those for which the machine is suspended."""
+    """Monotonic seconds, on Linux including suspension of the machine."""
     if sys.platform == "linux":
         time_now = time.clock_gettime(time.CLOCK_BOOTTIME)
     else:

@@ -102,7 +102,7 @@ class KeyTaken(StoreError):
 
 
 class Rejected(HubError):
-    """A REST request, a worker's post, or a use of a provider's format was refused. `members` are for programs.
+    """A refused REST request, worker's post, or use of a provider's format. `members` are for programs.
 
     It had no effect; only a post that was `not_kept` in time may still be stored.
     """
@@ -215,7 +215,7 @@ def not_approved(message: str, data: JsonObject | None = None) -> InvalidParams:
 
 
 class UnknownEntry(InvalidParams, symbol="unknown_entry"):
-    """A name or URI outside the caller's view; `tool_removed`: a tool that was listed before."""
+    """A name or URI outside the caller's view; `tool_removed`: a formerly listed tool."""
 
 
 def method_not_found(message: str) -> RpcError:
@@ -230,7 +230,7 @@ class UpstreamUnavailable(RpcError, code=1001, symbol="upstream_unavailable"):
 class AccountNeeded(RpcError, code=1001, symbol="account_needed"):
     """`principal` has no account at `server`, which has one for each; nothing was sent.
 
-    `names`: values of the account that are missing; empty: a login.
+    `names`: missing values of the account; empty: a login.
     """
 
     def __init__(self, server: str, principal: str, names: Sequence[str] = (), *, why: str = "") -> None:

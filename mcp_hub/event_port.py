@@ -1,4 +1,4 @@
-"""Events for one caller: the types that its profile lets through, and readers of their feeds."""
+"""Events for one caller: the types of its profile, and readers of their feeds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -63,7 +63,7 @@ class EventPort:
         raise not_found("event", f"there is no event type {hide_head(name, 200)}.{hint}")
 
     def check(self, session: Session, name: str, reader: FeedReader) -> None:
-        """Raises as `entry`, also if the name means another event type than the one that is read."""
+        """Raises like `entry`, and if the name now means another event type."""
         entry = self.entry(session, name)
         if (entry.server, entry.key) != (reader.topic.server, reader.topic.name):
             raise _another(name)

@@ -90,7 +90,7 @@ class _Block(msgspec.Struct, gc=False):
 class Delta(msgspec.Struct, frozen=True, gc=False):
     """Partial content: `content`, an encoded array of blocks, extends `channel` at `index`.
 
-    Channel `content` joins to the final text. `origin`: its number in the stream of the server that sent it, else 0.
+    Channel `content` joins to the final text. `origin`: its number in the sending server's stream, else 0.
     """
 
     content: RawJson

@@ -1,4 +1,4 @@
-"""The package's extras, and the commands that install them or the hub."""
+"""The package's extras, and commands that install them or the hub."""
 
 import json
 import shlex

@@ -193,7 +193,7 @@ def _opened_folder(path: str | Path, base: int | None = None) -> int:
 
 
 def _raise(folder: int, top: int, numbers: Iterator[int]) -> None:
-    """Moves inner folders to the top, and removes other entries."""
+    """Moves inner folders to the top, removes other entries."""
     for name in os.listdir(folder):
         with suppress(OSError):
             if stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode):

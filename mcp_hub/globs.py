@@ -37,8 +37,6 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
 
 
 class _Late:
-    """A regular expression that compiles at its first use."""
-
     def __init__(self, pattern: str | bytes, flags: int) -> None:
         self._text, self._flags = pattern, flags
 

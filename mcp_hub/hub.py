@@ -131,8 +131,8 @@ class HubPort:
         """Starts a call, or resumes a retried one. `in_place`: may write before returning. `info`: for its stream.
         `is_notice`: the server gets a notification.
 
-        Raises `InvalidParams`, `UnknownEntry`, `Busy`, and -32021 if the client cannot take a required task; if it has
-        to be one that replicas can find, `StoreUnavailable`.
+        Raises `InvalidParams`, `UnknownEntry`, `Busy`, -32021 if the client cannot take a required task, and
+        `StoreUnavailable` if replicas could not find it.
         """
         is_retry = session.era is MODERN and ("inputResponses" in params or "requestState" in params)
         retried = questions.take_retry(params := {**params}) if is_retry else None
@@ -234,7 +234,6 @@ class HubPort:
         return event_types(self.views.of(session).entries(Kind.EVENT))
 
     def _waits_as_task(self, session: Session) -> Early | None:
-        """The early answer to a wait for events."""
         takes_tasks = declares(session.capabilities, session.era, TASKS)
         return Early(self.session_rules.task_after, is_task=True) if takes_tasks else None
 
@@ -377,7 +376,6 @@ class _OwnCalls:
         return await handler(call, channel)
 
     async def unreadable(self, row: StreamInfo, reason: str) -> RpcError:
-        """The error of a call whose record cannot be read."""
         if self._code is None or row.name == event_tool.EVENTS:
             return HubRestarted("The hub that ran this call is gone, and its record cannot be read.")
         return await self._code.unreadable(row, reason)

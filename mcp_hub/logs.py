@@ -1,6 +1,6 @@
 """Logging to stderr, as text on terminals and JSON elsewhere; masked and escaped.
 
-A command calls `configure`; in a host program the standard library's loggers below `mcp_hub` are used.
+A command calls `configure`; a host program uses the standard library's loggers below `mcp_hub`.
 """
 
 import io
@@ -86,7 +86,7 @@ class _Logger(structlog.PrintLogger):
 
 
 def configure(level: str, style: str, sentences: Mapping[str, str] = NOTHING) -> None:
-    """Configures logging for a command. `level`: debug, info, warning, error; `style`: auto, json, console.
+    """Configures a command's logging. `level`: debug, info, warning, error; `style`: auto, json, console.
 
     `sentences` replace these events on a console; `{key}` stands for a value.
     """

@@ -1,4 +1,4 @@
-"""Masks secrets in what the hub itself says.
+"""Masks secrets in the hub's own words.
 
 `learn` adds to the current owner, `hide` masks all owners' secrets. A command has one owner, each hub in a host program
 its own.
@@ -109,7 +109,6 @@ class Mask:
 
     @cached_property
     def _plain(self) -> re.Pattern[str] | None:
-        """For texts whose escapes are resolved."""
         forms = {*self._secrets}
         for _ in range(_LEVELS):
             forms |= {re.sub(_ESCAPE, _unescaped, form) for form in forms}
@@ -267,7 +266,7 @@ def hide(text: str) -> str:
 
 
 def hide_head(text: str | bytes | memoryview, limit: int, mark: str = "") -> str:
-    """The first `limit` characters, masked before they are cut; `mark` replaces a cut end. For every foreign text."""
+    """The first `limit` characters, masked before the cut; `mark` replaces a cut end. For every foreign text."""
     mask, is_whole = _every.mask, True
     reach = _SQUEEZE * limit + mask.longest
     if not isinstance(text, str):
@@ -291,7 +290,7 @@ def hide_start(text: bytes | memoryview, limit: int) -> tuple[str, bool]:
 
 
 def hide_tail(text: str, limit: int, mark: str = "") -> str:
-    """The last `limit` characters, masked before they are cut; `mark` begins a cut text."""
+    """The last `limit` characters, masked before the cut; `mark` begins a cut text."""
     mask = _every.mask
     reach = _SQUEEZE * limit + mask.longest
     masked = mask(text) if len(text) <= reach else mask.part(text, len(text) - reach, len(text))
@@ -343,7 +342,7 @@ def shown(text: str) -> str:
 
 
 def hide_within(value: object, hidden: Callable[[str], str] = hide) -> object:
-    """A copy of plain data with its texts hidden; keys stay."""
+    """A copy of plain data with texts hidden; keys stay."""
     match value:
         case str():
             return hidden(value)

@@ -1,7 +1,7 @@
-"""Methods that MCP and the hub know, and the patterns of others that a server's `passthrough` lets through.
+"""Methods of MCP and the hub, and patterns of others in a server's `passthrough`.
 
-A pattern writes its namespace out, the part before the first `/`. So no pattern can match a method that the hub knows,
-whatever it matches behind that, and nothing goes around filters, approvals and rules for calls.
+A pattern writes its namespace out, the part before the first `/`: it cannot match a method that the hub knows, and
+nothing bypasses filters, approvals and rules for calls.
 """
 
 import re

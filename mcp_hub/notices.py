@@ -1,6 +1,4 @@
-"""Notices outside of calls, for readers that pull. Changed states and lists are a version, resource updates a bounded
-ring.
-"""
+"""Notices outside of calls, for readers that pull: versions of states and lists, a bounded ring of resource updates."""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterator

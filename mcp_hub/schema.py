@@ -85,10 +85,10 @@ def resolve(root: object, reference: str) -> object:
 
 
 def identified(root: object) -> tuple[dict[int, str], dict[str, object]]:
-    """Subschemas that references name by `$id` or an anchor.
+    """Subschemas named by `$id` or an anchor, for references.
 
-    First the base URI of each object, by its `id()`; then the targets by URI, anchors behind `#`. Both are empty where
-    nothing has a name. Draft 4 says `id`.
+    First the base URI of each object, by its `id()`; then the targets by URI, anchors behind `#`. Both are empty
+    without names. Draft 4 says `id`.
     """
     bases: dict[int, str] = {}
     targets: dict[str, object] = {"": root}
@@ -107,7 +107,7 @@ def identified(root: object) -> tuple[dict[int, str], dict[str, object]]:
 
 
 def _may_name(root: object) -> bool:
-    """A fast look at the text, since hardly any schema names a part of itself."""
+    """A fast look at the text: hardly any schema names a part of itself."""
     try:
         return _NAMING.search(msgspec.json.encode(root)) is not None
     except (TypeError, ValueError, RecursionError):

@@ -52,7 +52,7 @@ class _Facts(msgspec.Struct, frozen=True):
 
 
 class SessionViews:
-    """Lists and facts of each session, by its profile and, from `client_kind`, the kind of its client."""
+    """Lists and facts of sessions, by profile and, from `client_kind`, the kind of client."""
 
     def __init__(
         self,
@@ -125,12 +125,12 @@ class SessionViews:
         return is_settled and not self._arrivals(session)
 
     async def settled(self, session: Session, kind: Kind | None = None) -> None:
-        """Waits until `is_settled`, not longer than the client does."""
+        """Waits until `is_settled`, not longer than the client."""
         await self._catalog.settled(self.client_kind(session), kind, session.offer.came)
         await self.arrived(session.caller)
 
     async def arrived(self, caller: Caller) -> None:
-        """Waits for lists of the caller's own connections that are on their way."""
+        """Waits for lists of the caller's own connections that are under way."""
         with anyio.move_on_after(_ARRIVAL):
             for arrived in self._arrivals(_session_of(caller)):
                 await arrived()
@@ -172,7 +172,7 @@ def routed(
     session: Session, method: str, params: RawObject, to: Route, meta: RequestMeta, facts: _Facts,
     early: Early | None, people: People | None, *, is_notice: bool = False,
 ) -> Call:  # fmt: skip
-    """The call of a request with this route. One of a method that the hub does not know names no entry of a list."""
+    """The call of a request. One of a method unknown to the hub names no entry of a list."""
     is_passed = method not in eras.CALL_METHODS and is_foreign(method)
     return Call(
         new_call_id(), to.server, method, to.params, meta=meta.rest, session=session.id,

@@ -1,4 +1,4 @@
-"""Frozen records and ids of every layer, without I/O. Payloads are `RawJson`, as the sender wrote them."""
+"""Frozen records and ids of every layer, without I/O. Payloads are `RawJson`, as sent."""
 
 import os
 import re
@@ -145,8 +145,8 @@ class CacheHint(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct, frozen=True):
     """A server's raw lists as last read.
 
-    `warnings` say what is missing. `announced` counts changes not yet read. `is_apart`: they are one caller's.
-    `is_own`: made by the hub, so that nobody has to approve them.
+    `warnings` say what is missing. `announced` counts changes not yet read. `is_apart`: one caller's. `is_own`: made by
+    the hub, so nobody has to approve them.
     """
 
     server: str

@@ -1,4 +1,4 @@
-"""Windows: pure decisions that differ there, and its calls, which our tests only simulate.
+"""Windows: pure decisions that differ there, and its calls, only simulated in tests.
 
 Sources: LockFileEx, CreateProcessW, Job Objects, Security Descriptor String Format, cmd.exe (Microsoft Learn).
 """
@@ -69,7 +69,7 @@ class _Calls(Protocol):
         """The SID of this process's user."""
 
     def open_job(self, limits: int) -> int:
-        """The handle of a new job object with these limit flags."""
+        """The handle of a new job object."""
 
     def assign(self, job: int, pid: int) -> None:
         """Puts a process into a job."""
@@ -159,7 +159,7 @@ def _quoted(text: str) -> str:
 
 
 def others_in(descriptor: str, user: str, right: Right) -> tuple[str, ...]:
-    """Accounts with a right in a security descriptor, without `user`, the system and administrators.
+    """Accounts with a right in a security descriptor, without `user`, system and administrators.
 
     Without an access list: everyone. An earlier denial wins.
     """

@@ -2,12 +2,12 @@
 
 * `build`: creates and closes all parts
 * `http`: the HTTP front
-* `limits`, `catalog_rules`, `upstream_factory`, `logins`: settings as the parts take them
+* `limits`, `catalog_rules`, `upstream_factory`, `logins`: settings for the parts
 * `accounts`: accounts of principals
-* `code_runs`: the tools of a session for scripts; folders of scripts
+* `code_runs`: tools for scripts; folders of scripts
 * `reload`, `apply`: changed settings
 * `gates`: rules for calls
-* `status`: the hub's state, and an operator's commands
+* `status`: state and an operator's commands
 * `readiness`: where servers start, and waits for them
 * `telemetry`, `tracing`: OpenTelemetry
 * `attached`: the background hub

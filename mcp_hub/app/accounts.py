@@ -1,4 +1,4 @@
-"""Accounts of principals: their store, and a server's entry with the values of one account."""
+"""Accounts of principals: their store, and servers' entries with the values of one."""
 
 import dataclasses
 import os
@@ -56,7 +56,7 @@ def open_accounts(settings: Callable[[], Settings], env: Mapping[str, str], stor
 
 
 async def _revoked(settings: Callable[[], Settings], account: Account) -> str:
-    """Revokes a login as the client that it was given to, by the present settings; another one's secret stays here."""
+    """Revokes a login as the client that it was given to, by the present settings; another's secret stays here."""
     if account.grant is None:
         return ""
     server = settings().servers.get(account.server)
@@ -135,8 +135,9 @@ def fronts_of(
     url: str | None,
     tell: Callable[[str, bytes], None],
 ) -> tuple[Handlers, Callable[[Iterable[str]], Mapping[str, Route]], Callable[[str, str, float], None]]:
-    """REST, the pages of servers by path, and a function that keeps callers' tokens to exchange. `url` is where this
-    machine reaches the hub; None: no browser does. `tell` sends a message to a session.
+    """REST, pages of servers by path, and a function that keeps callers' tokens to exchange.
+
+    `url`: where this machine reaches the hub; None: by no browser. `tell` sends a message to a session.
     """
 
     def address() -> str | None:
@@ -163,7 +164,7 @@ def fronts_of(
 
 
 def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | None:
-    """URL and client of the login of each principal; None where accounts are values alone."""
+    """URL and client of each principal's login; None where accounts are values alone."""
     client = client_of(server)
     return None if server.url is None or client is None or server.account_values else (server.url, client)
 
@@ -171,7 +172,7 @@ def login_target(server: ServerSettings) -> tuple[str, ClientRegistration] | Non
 def with_accounts(
     factory: UpstreamFactory, settings: Callable[[], Settings], store: EventStore, listed: Callable[[Snapshot], object]
 ) -> UpstreamFactory:
-    """The factory, also for servers with `account: own`; `listed` gets what a server lists for all its accounts."""
+    """The factory, also for servers with `account: own`; `listed` gets their lists for all accounts."""
     accounts = open_accounts(settings, factory.env, store)
     return replace(factory, accounts=accounts, of_principals=partial(_principals_upstream, accounts, listed))
 
@@ -201,7 +202,7 @@ def _principals_upstream(
 
 
 def access_of(name: str, server: ServerSettings, principal: str, accounts: Accounts) -> Access | None:
-    """The principal's login in use; None without logins."""
+    """The principal's login; None without logins."""
     if (target := login_target(server)) is None:
         return None
     url, client = target
@@ -240,7 +241,7 @@ def check_of(name: str, server: ServerSettings) -> Callable[[str, Account | None
 
 
 def personal(name: str, server: ServerSettings, principal: str, account: Account | None) -> ServerSettings:
-    """The server's entry with the values of an account. Raises `UpstreamUnavailable` for one that cannot be passed."""
+    """The entry with an account's values. Raises `UpstreamUnavailable` for one that cannot be passed."""
     values: dict[Lookup, str] = {}
     for lookup in _lookups(server):
         if lookup.name is None:
@@ -255,7 +256,7 @@ def personal(name: str, server: ServerSettings, principal: str, account: Account
 
 
 def value_problem(settings: Callable[[], Settings], name: str, field: str, value: str) -> str:
-    """Why a value of an account cannot be sent to the server, or ""."""
+    """Why a value cannot be sent to the server, or ""."""
     if (server := settings().servers.get(name)) is None:
         return ""
     return _problem(server.filled({lookup: value if lookup.name == field else "x" for lookup in _lookups(server)}))
@@ -274,7 +275,6 @@ def _problem(filled: ServerSettings) -> str:
 
 
 def _passed(name: str, principal: str) -> str:
-    """The principal, as an argument or variable of a process."""
     if principal.startswith("-") or not principal.isprintable() or not 0 < len(principal) <= _LONGEST:
         text = f'server "{name}" was not called: your principal begins with "-", is too long or cannot be printed.'
         raise UpstreamUnavailable(text, data={"upstream": {"server": name, "code": "account_needed"}})

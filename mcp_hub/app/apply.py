@@ -1,7 +1,4 @@
-"""Puts new settings into a running hub, all at once: the running upstreams, and their replacement.
-
-A new one starts while the old one finishes its calls; unsent calls move.
-"""
+"""Puts new settings into a running hub: upstreams, and their replacement while old ones finish their calls."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -70,7 +67,7 @@ class UpstreamSet:
     def put(
         self, fresh: Mapping[str, OwnedUpstream], order: Iterable[str], seconds: float, why: str, *, stays: bool = False
     ) -> None:
-        """Replaces upstreams by `fresh` ones, as one change; names missing in `order` are removed.
+        """Replaces upstreams by `fresh` ones, as one change; removes names missing in `order`.
 
         Calls of an old one have `seconds` to end; with `stays` it lives until its clients leave.
         """
@@ -94,7 +91,7 @@ class UpstreamSet:
             self.upstreams[name].lifecycle.adjust(rule)
 
     def revive(self, name: str) -> bool:
-        """Restarts abandoned session processes; False if there are none."""
+        """Restarts abandoned session processes; False without any."""
         return self.upstreams[name].lifecycle.revive()
 
     def relist(self, name: str) -> None:

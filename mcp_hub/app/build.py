@@ -1,6 +1,6 @@
 """Creates, starts and closes all parts of a hub.
 
-Start: upstreams, all at once, then a front; nobody waits for an upstream. Stop: running calls end, then upstreams close
+Start: upstreams, all at once, then a front, which waits for none. Stop: running calls end, then upstreams close
 together.
 """
 
@@ -192,10 +192,10 @@ async def open_app(
     clients: deque[str | None] | None = None,
     learning: "Learning | None" = None,
 ) -> AsyncIterator[App]:
-    """A hub with its upstreams started; ends calls and upstreams on exit.
+    """A hub with started upstreams; ends calls and upstreams on exit.
 
     `has_executors`: clients can register tools. Without `owns_process` nothing process-wide changes. `clients`: for a
-    background hub, which outlives them. `learning`: the servers' sandboxes learn.
+    background hub. `learning`: sandboxes learn.
     """
     if owns_process:
         provide(open_files(loaded.settings, has_clients=clients is not None or has_executors))

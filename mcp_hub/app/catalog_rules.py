@@ -83,9 +83,9 @@ def _is_for_projects(settings: Settings, name: str) -> bool:
 def project_rules(
     settings: Settings, profile: str | None, overlay: OverlaySettings, executor_name: str | None = None
 ) -> ViewRules | None:
-    """A profile (None: everything) in a project; None if a profile is missing.
+    """A profile (None: everything) in a project; None if the profile is missing.
 
-    It has at most what the profile has; of `enabled: project` servers only those that the overlay turns on.
+    At most what the profile has; of `enabled: project` servers those that the overlay turns on.
     """
     narrower = ProfileSettings() if overlay.profile is None else settings.profiles.get(overlay.profile)
     base = ProfileSettings() if profile is None else settings.profiles.get(profile)

@@ -1,6 +1,5 @@
-"""Gives scripts the tools of their caller's session, by the present rules; makes folders of scripts servers.
-
-Events of servers, too, are loaded where a client asks for them, or an earlier hub has left some.
+"""Gives scripts the tools of their caller's session, by the present rules; makes folders of scripts servers. Events of
+servers are loaded on use.
 """
 
 import re
@@ -66,13 +65,13 @@ _SESSIONS: Final = 256
 
 
 def deployment_key(folder: Path, store: EventStore) -> Callable[[], bytes]:
-    """The key of this deployment for states that leave the hub, which its replicas share."""
+    """The deployment's key for states that leave the hub; replicas share it."""
     stored = lru_cache(1)(partial(stored_key, KeyedFiles(folder / "keys"), "request-state"))
     return lambda: shared_secret(store) or stored()
 
 
 def _common_key(store: EventStore, key: Callable[[], bytes]) -> bytes:
-    """`key()`, but no key of this hub alone where replicas need a common one. Raises `StoreUnavailable`."""
+    """`key()`, unless it is this hub's alone and replicas need a common one. Raises `StoreUnavailable`."""
     if store.replicas is not None and shared_secret(store) is None:
         raise StoreUnavailable("The store has not answered since this hub started. Try again in a moment.")
     return key()
@@ -204,7 +203,7 @@ def _nearest(name: str, callables: Collection[str]) -> list[str]:
 def script_upstreams(
     catalog: Catalog, changes: Notices, env: Mapping[str, str], runs: Callable[[], CodeRuns]
 ) -> Callable[[str, str, Gate | None], OwnedUpstream]:
-    """Makes the upstream of a name and a folder."""
+    """Makes upstreams by name and folder."""
     folders: set[str] = set()
     read_only = partial(_read_only, catalog, folders)
 
@@ -306,7 +305,7 @@ class EventFeeds:
         return self._webhooks
 
     def figure(self, name: str) -> int:
-        """A figure of webhooks, by the name of its metric."""
+        """A figure of webhooks, by its metric's name."""
         webhooks, incoming = self._webhooks, self._incoming
         match name:
             case "webhooks":
@@ -327,7 +326,7 @@ class EventFeeds:
             self._webhooks.look()
 
     async def run(self) -> None:
-        """Runs the feeds until cancelled, from their first use on."""
+        """Runs the feeds until cancelled, from first use on."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._run_webhooks)
             await self._is_used.wait()
@@ -344,7 +343,7 @@ class EventFeeds:
         return principal == LOCAL_PRINCIPAL or any(token.principal == principal for token in tokens)
 
     def _rights(self, hub: HubPort, webhook: "Webhook") -> tuple["Topic", Sequence[str]] | None:
-        """Raises the extension's Forbidden for a principal or a profile that the settings do not have any more."""
+        """Raises the extension's Forbidden for a principal or profile that the settings lack."""
         settings, profile = self._current.settings, webhook.profile
         profiles = {token.profile for token in settings.hub.tokens if token.principal == webhook.principal}
         has_issuers = settings.hub.http.oauth is not None or settings.hub.http.authorization is not None
@@ -359,7 +358,7 @@ class EventFeeds:
 
 
 async def go_on(hub: HubPort, events: EventFeeds, row: StreamInfo, last: Progressed | None) -> None:
-    """Continues a claimed durable stream: a feed's, a webhook's, or a call's. Raises `HubError`."""
+    """Continues a claimed stream: a feed's, a webhook's, or a call's. Raises `HubError`."""
     if row.method == FEED:
         await events.feeds.adopt(row)
     elif row.method == HOOK:

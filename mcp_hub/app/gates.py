@@ -47,7 +47,7 @@ _REFUSED: Final = "a rule of this hub does not allow it with these arguments"
 
 
 def entries_for(settings: Settings, server: str, tool: str) -> Iterator[tuple[str, ToolSettings]]:
-    """All entries of `per_tool` that fit a tool of a server, with their places."""
+    """All entries of `per_tool` that fit the tool, with places."""
     entry = settings.servers.get(server)
     for pattern, each in {} if entry is None else entry.per_tool.items():
         if pattern == tool or any_matches((pattern,), (tool,)):
@@ -103,7 +103,6 @@ class _Conditions(QuickStep):
         self._gates = gates
 
     def refusal(self, call: Call) -> tuple[str, str] | None:
-        """The rule that refuses the call, and its reason."""
         return ruling(self._judges, self._facts(call))
 
     async def __call__(self, call: Call, channel: CallChannel, handler: CallHandler) -> Completed:
@@ -119,7 +118,7 @@ class _Conditions(QuickStep):
 
 
 class _Judged:
-    """A sender behind conditions; those that refuse a call answer it in its task."""
+    """A sender behind conditions; a refused call is answered in its task."""
 
     def __init__(self, conditions: _Conditions, sender: Sender) -> None:
         self._conditions = conditions
@@ -133,7 +132,7 @@ class _Judged:
 
 
 class HubGates:
-    """The gates of a hub, kept in line with its settings. `asking` has the calls that wait for a yes."""
+    """The gates of a hub. `asking` has the calls that wait for a yes."""
 
     def __init__(self, hub: HubPort, current: Current, upstreams: Mapping[str, Upstream]) -> None:
         self._hub = hub
@@ -235,7 +234,7 @@ class _Message(msgspec.Struct):
 
 
 class _AskLinks:
-    """Sends links to open questions to the webhook, one message for each; failed ones again."""
+    """Sends links to open questions to the webhook, one message each; failed ones again."""
 
     def __init__(self) -> None:
         self._webhook: AskWebhookSettings | None = None
@@ -316,7 +315,7 @@ def _transport(url: str) -> httpx2.AsyncHTTPTransport:
 
 
 async def _answer(transport: httpx2.AsyncHTTPTransport, request: httpx2.Request, private: list[str]) -> httpx2.Response:
-    """The head of the answer, from an address that is allowed. A proxy resolves names itself. Raises `ValueError`."""
+    """The head of an answer, from an allowed address. A proxy resolves names itself. Raises `ValueError`."""
     host = normal_host(request.url.host) or normal_host(f"[{request.url.host}]") or ""
     if proxy(str(request.url)) is None:
         addresses = await resolved(host)

@@ -61,9 +61,9 @@ _MCP = ("/mcp", "/sse", "/messages")
 class HttpFront:
     """All HTTP endpoints of a hub, behind one `HttpAuth`. `endpoints` is the ASGI application.
 
-    `profile`: for tokens without one. `is_local`: callers without token operate the hub, since only this machine
-    reaches it. `dashboard`: the default mode. `operator`: the user's token for this start. `installs` and `open_editor`
-    block. `is_private`: only the hub's user reaches it. `url`: where this machine reaches it.
+    `profile`: for tokens without one. `is_local`: only this machine reaches it; callers without token operate the hub.
+    `dashboard`: the default mode. `operator`: the user's token for this start. `installs` and `open_editor` block.
+    `is_private`: only the hub's user reaches it. `url`: where this machine reaches it.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ def check_stays_authenticated(host: str) -> Callable[[Settings], None]:
 
 
 class _HttpAuthFactory:
-    """Makes `HttpAuth` for changing settings; keeps issuers' keys between."""
+    """Makes `HttpAuth` for changing settings; keeps issuers' keys."""
 
     def __init__(
         self, profile: str | None, clients: ClientAccess | None = None, *, is_private: bool = False,
@@ -209,7 +209,7 @@ class _HttpAuthFactory:
         note: Note | None = None,
     ) -> None:  # fmt: skip
         """`profile`: for tokens without one. `is_private`: no tokens. `is_local`: callers without token operate the
-        hub. `clients`: let in by people; their `routes` are those of the latest settings.
+        hub. `clients`: let in by people; their `routes` are the latest settings'.
         """
         self._profile = profile
         self._note = note
@@ -260,7 +260,6 @@ class _HttpAuthFactory:
         )
 
     def _callers(self, settings: Settings) -> dict[str, Caller]:
-        """Callers by token."""
         return {
             token.token.get_secret_value(): Caller(
                 token.principal, token.profile or self._profile, is_operator=token.operator

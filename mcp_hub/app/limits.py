@@ -1,4 +1,4 @@
-"""Settings in the shapes that a hub's parts take."""
+"""Settings in the shapes that parts take."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -125,7 +125,7 @@ def always_asks(settings: Settings, server: str, tool: str) -> bool:
 
 
 def open_files(settings: Settings, *, has_clients: bool) -> int:
-    """Descriptors needed for servers and, with `has_clients`, further clients."""
+    """Descriptors for servers and, with `has_clients`, further clients."""
     scopes = [entry.scope for entry in settings.servers.values() if entry.enabled and entry.command is not None]
     processes = sum(1 if scope in (None, "shared") else _SESSIONS for scope in scopes)
     return HUB + PER_SERVER * processes + (PER_CLIENT * _SESSIONS if has_clients else 0)
@@ -262,7 +262,7 @@ _LimitKind = Literal["rate", "concurrency"]
 def follow_gates(
     hub: HubPort, current: Current, store: EventStore, ended: list[Callable[[str, str], None]] | None = None
 ) -> None:
-    """Puts the gates in place for the present settings; those that are there keep their counts and results.
+    """Puts gates for the present settings in place; existing ones keep counts and results.
 
     `ended` is called when a principal's account was removed or replaced: its results are forgotten.
     """

@@ -1,4 +1,4 @@
-"""Logins to remote servers, and of clients to the hub; a running hub notices new and ended ones."""
+"""Logins to remote servers, and of clients to the hub; a running hub notices changes."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -227,8 +227,8 @@ async def _send_to_provider(
 
 
 class ClientAccess:
-    """Clients that people let in to the hub, and people of an OpenID provider, for changing settings; `state` is the
-    state folder.
+    """Clients that people let in, and people of an OpenID provider, for changing settings; `state` is the state
+    folder.
     """
 
     def __init__(self, state: Path, store: "EventStore") -> None:
@@ -247,7 +247,7 @@ class ClientAccess:
         resource: "Resource",
         issuers: "TokenVerifier | None",
     ) -> "tuple[Principals, Mapping[str, Route]]":
-        """The check of tokens of grants, and the routes by which they are given."""
+        """The check of grants' tokens, and the routes that give them."""
         from mcp_hub.fronts.http.authorization.principals import Principals
         from mcp_hub.fronts.http.authorization.server import authorization_routes
 
@@ -327,7 +327,7 @@ def verifier_of(
 
 
 def resource_of(settings: Settings) -> "Resource":
-    """The hub as a protected resource of its issuers, one of which may be the hub."""
+    """The hub as a protected resource of its issuers, one of which it may be."""
     from mcp_hub.fronts.http.oauth.tokens import Resource
 
     http, oauth = settings.hub.http, settings.hub.http.oauth

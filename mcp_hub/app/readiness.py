@@ -1,4 +1,4 @@
-"""The start of servers: folder and default `scope`, where a configured one wins; waits for them, and logs the end."""
+"""The start of servers: folder and default `scope`, unless configured; waits, and logs the end."""
 
 import hashlib
 import math
@@ -63,7 +63,7 @@ def log_sources(loaded: Loaded) -> None:
 
 
 async def log_start(hub: "HubPort", servers: Collection[str]) -> None:
-    """Logs once, after all have settled, which servers are ready, or why not."""
+    """Logs once, after all have settled, ready servers and failures."""
     if servers:
         await wait_until(hub, lambda: all_settled(hub), math.inf)
         statuses = [status for status in hub.statuses() if status.server in servers]
@@ -98,7 +98,7 @@ _BOUND: Final = re.compile(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE
 
 
 class StartFolders(msgspec.Struct, frozen=True):
-    """Start folders of one configuration's servers. `project`: its folder, if that is a project's root.
+    """Start folders of one configuration's servers. `project`: its folder, if a project's root.
 
     `spare` has servers' own folders, `homes` private homes of sandboxes.
     """

@@ -1,7 +1,7 @@
 """Reloads configuration and overrides in a running hub: watch, read, plan, apply, one at a time.
 
-An invalid file changes nothing. Only servers whose connection changed are replaced. Files are watched by `stat` once a
-second, in a worker thread because a file system may hang.
+An invalid file changes nothing. Files are watched by `stat` once a second, in a worker thread because a file system may
+hang.
 """
 
 import os
@@ -84,8 +84,6 @@ class _Reload(msgspec.Struct, frozen=True):
 
 
 class _Target(Protocol):
-    """The hub to change."""
-
     def state(self, server: str) -> UpstreamState: ...
 
     def apply(self, settings: Settings, change: Plan, restarted: tuple[str, ...]) -> None: ...
@@ -123,7 +121,7 @@ class Reloader:
         self._stamps[file] = stamp
 
     async def reload(self, trigger: str) -> _Reload:
-        """Reads and applies the file, and logs the outcome."""
+        """Reads and applies the file; logs the outcome."""
         async with self._turn:
             file, overrides = self._stamps
             stamp = self._stamps[file]
@@ -141,9 +139,9 @@ class Reloader:
                 return self._refused(trigger, stamp, (str(finding),))
 
     async def reread(self, server: str) -> bool:
-        """Reads a server's secrets again, and replaces it if they changed; whether it did.
+        """Reads a server's secrets again, and replaces it if they changed.
 
-        False if the file itself has changed or is invalid.
+        False: unchanged, or the file itself has changed or is invalid.
         """
         async with self._turn:
             try:

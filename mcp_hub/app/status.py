@@ -90,7 +90,6 @@ class _HubStatus(msgspec.Struct):
 
     @property
     def store(self) -> StoreState:
-        """Whether streams are durable, in memory by choice, or after a failure."""
         if not STORES[self.current.settings.hub.store.type].is_lasting:
             return "memory"
         return "durable" if self.hub.durable.is_durable else "out_of_use"
@@ -280,7 +279,6 @@ def _listed(paths: Sequence[str]) -> list[str]:
 
 
 def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:
-    """Unconfirmed texts are for `mcp-hub approve`."""
     return [
         UnapprovedInfo(_safe(tool.tool), tool.kind, list(tool.members), tool.is_held)
         for tool in tools[:_MOST]
@@ -289,7 +287,7 @@ def _unapproved(tools: Sequence[UnapprovedTool]) -> list[UnapprovedInfo]:
 
 
 async def warn_of_unmatched(status: _HubStatus) -> None:
-    """Logs each pattern that matches nothing once, after changes of settings or lists, until cancelled."""
+    """Logs each unmatched pattern once, after changes, until cancelled."""
     hub, logged = status.hub, set[Unmatched]()
     judged: tuple[Settings | None, set[str]] = (None, set())
     await hub.catalog.settled()
@@ -336,7 +334,7 @@ def _safe(text: str) -> str:
 
 
 class Admin(msgspec.Struct, frozen=True):
-    """An operator's commands, for REST. `given_up`: messages to webhooks that were given up, by server."""
+    """An operator's commands, for REST. `given_up`: messages that webhooks did not get, by server."""
 
     reloader: Reloader
     applier: Applier

@@ -1,4 +1,4 @@
-"""The hub's OpenTelemetry tracer, its audit, and what sees each ended call; each is loaded only if configured."""
+"""The hub's OpenTelemetry tracer, its audit, and observers of ended calls; each loaded only if configured."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def audit_of(
     current: Current,
     trace_of: Callable[[CallId], str | None],
 ) -> "AuditTrail | None":
-    """The audit, if configured. A relative path is one below the folder of the configuration."""
+    """The audit, if configured. A relative path is below the configuration's folder."""
     settings = loaded.settings
     chosen = settings.hub.audit
     if chosen is None:
@@ -91,7 +91,7 @@ def audit_path(loaded: Loaded) -> Path:
 
 
 def recording(audit: "AuditTrail | None") -> AbstractContextManager[None]:
-    """Takes events of the log into the audit."""
+    """Takes log events into the audit."""
     if audit is None:
         return nullcontext()
     audit.claim()

@@ -1,8 +1,8 @@
 """OpenTelemetry spans and durations of both hops of a call, with context in `params._meta`. Needs the extra `otel`.
 
 A server span covers the client's request, a client span below it the request to the server, waiting included. Context
-passes unprefixed (SEP-414), `baggage` unchanged. Names: semantic-conventions-genai, gen-ai/mcp. A span never has what
-may be secret: arguments, results, URIs, session and request ids, servers' messages.
+passes unprefixed (SEP-414), `baggage` unchanged. Names: semantic-conventions-genai, gen-ai/mcp. A span never has
+possible secrets: arguments, results, URIs, session and request ids, servers' messages.
 
 SDK threads send from bounded queues: a collector never delays calls.
 """

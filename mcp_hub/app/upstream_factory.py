@@ -68,10 +68,10 @@ def _nothing_to_read() -> Loaded:
 
 
 class UpstreamFactory(msgspec.Struct, frozen=True):
-    """Parts shared by all upstreams. Relative commands and modules are searched in `folder`.
+    """Parts of all upstreams. Relative commands and modules are searched in `folder`.
 
-    `clients`: folders in a background hub, the latest last. `read` loads the configuration again. `scripts` makes the
-    upstream for a name and a folder of scripts. `accounts` are of principals, `of_principals` makes servers with them.
+    `clients`: folders in a background hub, the latest last. `read` loads the configuration again. `scripts` makes an
+    upstream for a name and folder. `accounts` are principals', `of_principals` makes servers with them.
     """
 
     env: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The arguments of `mcp-hub serve`; unusual forms are left to the whole command."""
+"""The arguments of `mcp-hub serve`; the whole command reads unusual forms."""
 
 import os
 

@@ -22,7 +22,7 @@ _LOST = 1
 def attach(
     request: HubWanted, names: "Sequence[str]", env: "Mapping[str, str]", warn: "Callable[[str], None]", mode: str
 ) -> str | None:
-    """Serves the client to its end; returns the reason if no hub could be joined.
+    """Serves the client to its end; returns why no hub could be joined.
 
     Raises `SystemExit` if hubs keep dying with `mode` `always`.
     """

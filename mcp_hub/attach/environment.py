@@ -110,7 +110,7 @@ USUAL_RUNTIME = "/run/user"
 
 
 def named_variables(text: bytes, candidates: "Collection[str]") -> set[str] | None:
-    """The variables that the configuration's values can come from; None if uncertain. `candidates` are set."""
+    """The variables that the configuration can use; None if uncertain. `candidates` are set."""
     if b"\0" in text or any(escape in text or escape.lower() in text.lower() for escape in _ESCAPED):
         return None
     found = _of_other_clients(text, candidates)

@@ -78,7 +78,7 @@ def _fits(base: str) -> bool:
 
 
 def is_alive(folder: str) -> bool:
-    """Whether a hub holds the folder's lock. Raises `OSError`."""
+    """Whether a hub holds the lock. Raises `OSError`."""
     file = _locked(folder, LOCK, shared=True)
     if file is None:
         return True
@@ -190,7 +190,7 @@ def _write_key(path: str) -> None:
 
 
 def make_folder(path: "str | os.PathLike[str]") -> None:
-    """Makes a folder and its missing parents with mode 0700. Raises `OSError`.
+    """Makes missing parents, too, with mode 0700. Raises `OSError`.
 
     `os.makedirs` would apply the mode to the last one only.
     """
@@ -255,7 +255,7 @@ def check_socket(path: str) -> None:
 
 
 def check_peer(connection: "_socket.socket") -> None:
-    """Raises `Untrusted` for a peer of another user."""
+    """Raises `Untrusted` for another user."""
     uid = peer_uid(connection)
     if uid != user():
         raise Untrusted(f"the other end of the socket belongs to another user ({uid})")

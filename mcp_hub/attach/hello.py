@@ -1,10 +1,9 @@
 """The first message of each side on a hub's socket: fields `name=value`, each ended by NUL, then another NUL.
 
 The hub's `status` is `ok` (the shim hands over two pipes for lines), `retire` (it ends for a newer build), `busy` (too
-many clients, or, with `build`, older and in use) or `refused`. Builds have an order, the protocol has versions.
+many clients, or, with `build`, older and in use) or `refused`. Builds are ordered, the protocol has versions.
 
-The hub sends the shim control lines, too: `#stream ID STREAM` names the durable stream of request `ID`, `#stopping`
-announces the end.
+The hub's control lines: `#stream ID STREAM` names the durable stream of request `ID`, `#stopping` announces the end.
 """
 
 from mcp_hub import __version__

@@ -25,7 +25,7 @@ _LOOK = 0.02
 
 
 class HubPipes:
-    """Our non-blocking ends. -1: closed. `fields`: of the hub's hello."""
+    """Our non-blocking ends; -1: closed. `fields`: the hub's hello."""
 
     __slots__ = ("_socket", "fields", "read", "write")
 
@@ -122,7 +122,7 @@ def ensure(folder: str, start: "Callable[[float], None]", patience: float = PATI
 
 
 def request(folder: str, wants: str, patience: float = PATIENCE) -> dict[str, str]:
-    """Sends the hub a command, `stop` or `dashboard`. Raises `NotJoined`."""
+    """Sends `stop` or `dashboard`. Raises `NotJoined`."""
     try:
         greeted = _greeted(folder, {"wants": wants}, time.monotonic() + patience)
     except (OSError, Untrusted, ValueError) as problem:

@@ -41,9 +41,9 @@ def use_text(arguments: "list[str]") -> None:
 
 
 def hide_process(env: "Mapping[str, str]") -> None:
-    """Hides this process's memory from the user's other programs, by prctl(2) of Linux.
+    """Hides the process's memory from the user's other programs, by prctl(2) of Linux.
 
-    It prevents core dumps and debuggers, too; `MCP_HUB_DUMPABLE=1` turns it off. Child programs are not hidden.
+    Prevents core dumps and debuggers, too; `MCP_HUB_DUMPABLE=1` turns it off. Child programs are not hidden.
     """
     if sys.platform == "linux" and env.get(DUMPABLE) != "1":
         try:
@@ -57,7 +57,7 @@ def hide_process(env: "Mapping[str, str]") -> None:
 
 
 def interpreter() -> str:
-    """The file of this interpreter, even where `sys.executable` is inaccessible."""
+    """The interpreter's file, even where `sys.executable` is inaccessible."""
     if (sys.executable and os.access(sys.executable, os.X_OK)) or not os.path.exists(_SELF):
         return sys.executable
     return _SELF
@@ -74,7 +74,7 @@ def _use_directory(warn: "Callable[[str], None]") -> None:
 
 
 def _use_signals() -> None:
-    """A parent may leave SIGCHLD ignored, which loses exit codes."""
+    """A parent's ignored SIGCHLD loses exit codes."""
     import _signal  # type: ignore[import-not-found]  # `signal` loads `enum`; there are no stubs of this one
 
     if _signal.getsignal(_signal.SIGCHLD) == _signal.SIG_IGN:

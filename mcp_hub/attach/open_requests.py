@@ -74,7 +74,7 @@ class UnansweredRequests:
         self._lines: list[bytes] = []
 
     def asked(self, lines: bytes) -> None:
-        """Notes lines of the client."""
+        """Notes the client's lines."""
         self._noted.append((_ASKED, lines))
         self._size += len(lines) + _NOTE
         if self._size > _MOST_BYTES:
@@ -89,12 +89,12 @@ class UnansweredRequests:
         return bool(self._lines)
 
     def kept(self) -> bytes:
-        """Removes the lines that no hub has received."""
+        """Removes lines that no hub has received."""
         lines, self._lines = self._lines, []
         return b"".join(lines)
 
     def answered(self, lines: bytes) -> None:
-        """Notes lines of the hub."""
+        """Notes the hub's lines."""
         if len(lines) > _WHOLE:
             lines = _heads(lines)
         self._noted.append((_ANSWERED, lines))

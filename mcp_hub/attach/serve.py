@@ -1,4 +1,4 @@
-"""Serves a client by the background hub, if possible; else by a hub in this process."""
+"""Serves a client by the background hub, else by a hub in this process."""
 
 import os
 
@@ -39,7 +39,7 @@ def mode_in(config: str) -> str | None:
 
 
 def leaves_out(config: str, key: bytes) -> bool:
-    """Whether the file certainly is without this key; no `key` has a character that needs an escape."""
+    """Whether the file certainly lacks this key; no `key` has a character that needs an escape."""
     text = _text_of(config)
     return text is not None and not any(part in text for part in (key, b"\\", b"\0"))
 

@@ -185,7 +185,7 @@ class Shim:
             state.shut()
 
     def _take_from_hub(self, data: bytes) -> bool:
-        """False once both sides have closed the connection."""
+        """False once both sides have closed."""
         if not data:
             self._state.lose()
             return not self._state.has_shut

@@ -1,4 +1,4 @@
-"""Starts a hub that survives its client: a grandchild in its own session and, with systemd, its own control group."""
+"""Starts a hub that survives its client: a grandchild in its own session and, with systemd, control group."""
 
 import os
 import sys
@@ -21,7 +21,7 @@ _LONGEST = 4096
 
 
 def start_hub(folder: str, config: str, names: "Collection[str]", env: "Mapping[str, str]", until: float) -> None:
-    """Returns when the hub listens. Raises `NotJoined` with its message."""
+    """Returns when the hub listens. Raises `NotJoined`."""
     command = [sys.executable, "-m", "mcp_hub", COMMAND, "--folder", folder, "--config", config]
     try:
         command += ["--client-folder", os.getcwd()]

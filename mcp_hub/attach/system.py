@@ -1,4 +1,4 @@
-"""Facts of the operating system: the user, folders, locks on files.
+"""Facts of the operating system: user, folders, file locks.
 
 Calls that a system lacks stand behind a condition on `sys.platform`, for mypy.
 """
@@ -74,7 +74,7 @@ def set_blocking(file: int, is_blocking: bool) -> None:
 
 
 def user_folder(kind: str, env: "Mapping[str, str]", platform: str = sys.platform) -> str:
-    """The user's folder for `config` or `state`, as in platformdirs: a relative `$XDG_…_HOME` does not count."""
+    """The folder for `config` or `state`, as in platformdirs: a relative `$XDG_…_HOME` does not count."""
     if platform == "win32":
         home = env.get("USERPROFILE") or os.path.expanduser("~")
         return "\\".join((env.get("LOCALAPPDATA") or f"{home}\\AppData\\Local", NAME, NAME))

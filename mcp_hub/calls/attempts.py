@@ -1,7 +1,6 @@
-"""Retries of one call after failures that may pass, announced to its readers.
+"""Retries of a call within each server's budget.
 
-Calls that the server has not seen, or refused for now, may be retried; others only if safe to repeat. Each server has a
-budget.
+Calls that the server has not seen, or refused for now, may be retried; others only if safe to repeat.
 """
 
 import random
@@ -83,7 +82,7 @@ class Retries:
     def pause(self, call: Call, error: RpcError, attempt: int, due: float, end: float) -> float | None:
         """Seconds before the next attempt; None: no retry. `attempt` counts from 1.
 
-        A pause ends before `end`, one that the server wants before `due`.
+        It ends before `end`, one that the server wants before `due`.
         """
         pauses = self._pauses(call, class_of(error))
         if attempt > len(pauses):
@@ -114,7 +113,7 @@ class Retries:
 
 
 def class_of(error: RpcError) -> RetryClass | None:
-    """A failure's class; None if a retry would not help."""
+    """A failure's class; None: a retry would not help."""
     upstream = error.about_upstream
     match error:
         case HttpRefused(status=429):
@@ -205,7 +204,7 @@ async def _attempt(record: _Retriable, handler: CallHandler) -> Completed:
 
 
 def lapses(record: _Retriable, ending: Failed) -> bool:
-    """Whether the overdue attempt of a call was cancelled, so that another one may follow; False: the call ends."""
+    """Whether the overdue attempt was cancelled, so that another may follow."""
     retries, times, error = record.plan.retries, record.times, ending.error
     if retries is None or _is_last(record) or not retries.covers(record.call, error):
         return False
@@ -238,7 +237,7 @@ def _pause(record: _Retriable, error: RpcError, number: int) -> float | None:
 
 
 def _is_last(record: _Retriable) -> bool:
-    """Whether the call is being stopped, has asked its caller, or may be another hub's by now."""
+    """Whether the call is stopping, has asked its caller, or may be another hub's."""
     call, stream = record.call, record.stream
     has_answers = call.input_responses is not None or call.request_state is not None
     has_asked = has_answers or record.questions.count > record.plan.events

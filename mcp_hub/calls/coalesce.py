@@ -94,9 +94,9 @@ class _LogLimit(_Rate):
 class Coalescer:
     """Merges a call log's events for its stored stream. Times are a clock's seconds.
 
-    `is_eager`: nothing is merged. Otherwise progress beyond 50 a second goes out 4 times a second (newest wins),
-    content of one block is merged for 50 ms or up to 4 KiB, and logs beyond 50 a second are counted. Other events go at
-    once. `collect` bounds `size` (bytes) and `count`.
+    `is_eager`: nothing is merged. Otherwise progress beyond 50 a second goes out 4 times a second (newest wins), a
+    block's content waits 50 ms or for 4 KiB, logs beyond 50 a second are counted. `collect` bounds `size` (bytes) and
+    `count`.
     """
 
     __slots__ = (
@@ -139,7 +139,7 @@ class Coalescer:
 
     @property
     def due(self) -> float | None:
-        """The latest time for `take`, perhaps past; None if nothing is pending."""
+        """The latest time for `take`, perhaps past; None: nothing pending."""
         if self.is_eager:
             return -math.inf if self.count else None
         due = self._due
@@ -260,7 +260,7 @@ _MOST_PLACES: Final = 256
 
 
 def added(places: Places, origin: int, seq: int) -> Places:
-    """With one more, if it has a number at the server; of many, the first one and the newest are kept."""
+    """With one more, if it has a server's number; keeps the first and newest."""
     if not origin:
         return places
     if places and origin <= places[-1][0]:  # the server has begun another stream
@@ -269,8 +269,8 @@ def added(places: Places, origin: int, seq: int) -> Places:
 
 
 def taken_back(places: Places, origin: int, first: int) -> tuple[int, Places]:
-    """The number from which a reset of a server discards, and the places that are left; all, `first`, without an
-    `origin`. Content that was merged with earlier one keeps or takes that with it.
+    """The number from which a server's reset discards, and the places left; without an `origin` all, `first`. Merged
+    content stays together.
     """
     if not origin or not places:
         return first, ()
@@ -300,7 +300,7 @@ def slices(reader: Reader) -> Iterator[Sequence[CallEvent]]:
 
 
 def next_events(reader: Reader, limit: int) -> list[CallEvent]:
-    """The next events as they are: `limit`, or 1 MiB and a slice."""
+    """The next events: `limit`, or 1 MiB and a slice."""
     events, size = reader.take(_SLICE), 0
     while reader.has_more and len(events) < limit:
         size += sum(map(payload, events[-_SLICE:]))

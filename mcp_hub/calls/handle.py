@@ -47,7 +47,7 @@ PassOn = Callable[[str, RawJson | RpcError], None]
 
 
 class _EarlyAnswer(ABC):
-    """Calls `ready` once the call has run for `after` seconds (a retry: from now) and is detached, if it can be."""
+    """Calls `ready` after `after` seconds (a retry: from now), once the call is detached."""
 
     __slots__ = ("_ready", "_record", "_streams", "due")
 
@@ -266,7 +266,7 @@ class CallHandle(msgspec.Struct, gc=False):
 
     @property
     def stored(self) -> int | None:
-        """The last stored event; None without a durable stream, or one that other replicas cannot find."""
+        """The last event; None: no durable stream, or one that other replicas cannot find."""
         stream = self.record.stream
         if stream is None or (self.streams.has_replicas and not self.streams.survives(self.call.id)):
             return None
@@ -288,7 +288,7 @@ class CallHandle(msgspec.Struct, gc=False):
         self.record.log.watch(news)
 
     def early_answer(self, ready: Callable[[], None]) -> _EarlyAnswer | None:
-        """Calls `ready` when the call may be answered early; None if never."""
+        """Calls `ready` when the call may be answered early; None: never."""
         if self.early is None:
             return None
         kind = _TaskAnswer if self.early.is_task else _OutputSoFar
@@ -298,9 +298,9 @@ class CallHandle(msgspec.Struct, gc=False):
         return self.record.questions.answer(key, outcome)
 
     def cancel(self, reason: str | None = None, *, is_clients: bool = False) -> bool:
-        """Ends the call. Whether it continues nevertheless, as it may if the `reason` is its client's: a time-out.
+        """Ends the call; True: it continues, as it may after its client's time-out.
 
-        One that another hub has is cancelled there a moment later, if its client cancels it.
+        A client's cancellation reaches a call at another hub a moment later.
         """
         if is_elsewhere(self):
             if is_clients or is_by_client(reason):
@@ -349,7 +349,7 @@ class RemoteCall(CallHandle, gc=False):
 
 
 def is_elsewhere(call: CallHandle) -> bool:
-    """Whether another hub has the call, or this one anew since it had lost it."""
+    """Whether another hub has the call, or this one again after a loss."""
     if isinstance(call, RemoteCall):
         return True
     stream = call.record.stream
@@ -359,13 +359,13 @@ def is_elsewhere(call: CallHandle) -> bool:
 
 
 def followed_elsewhere(call: CallHandle, pass_on: PassOn | None) -> RemoteCall:
-    """A call that was lost here, as one elsewhere. Answers are sent a moment later, unless `pass_on` gets them."""
+    """A call lost here. Answers are sent a moment later, unless `pass_on` gets them."""
     pass_on = pass_on or _sending(call.call, call.streams)
     return RemoteCall(call.call, moved_record(call.record, _elsewhere), call.streams, pass_on=pass_on)
 
 
 def is_known(call: CallHandle, wake: Callable[[], None], *, by_stream: bool) -> bool:
-    """Whether other replicas can read all of it, and who follows its stream, too; if not, `wake` is called soon."""
+    """Whether replicas, and its stream's followers, can read all of it; if not, `wake` is called soon."""
     if is_elsewhere(call):
         return True
     streams = call.streams

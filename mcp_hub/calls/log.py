@@ -41,7 +41,6 @@ class _HeldBack(msgspec.Struct):
     room: anyio.Event | None = None
 
     def take(self, event: CallEvent) -> bool:
-        """Withholds the event, if that is allowed."""
         if isinstance(event, Log):
             self.logs += 1
         elif isinstance(event, Progressed):
@@ -51,7 +50,6 @@ class _HeldBack(msgspec.Struct):
         return True
 
     def events(self) -> list[CallEvent]:
-        """The withheld events, which are so no more."""
         events: list[CallEvent] = [] if self.progress is None else [self.progress]
         events += [coalesce.suppressed(self.logs)] if self.logs else []
         self.progress, self.logs = None, 0
@@ -163,7 +161,6 @@ class CallLog(msgspec.Struct, eq=False):
         return unread >= coalesce.LAG or (unread > 0 and self._size >= coalesce.LAG_BYTES)
 
     def _release(self) -> bool:
-        """Adds the withheld events; whether there are any."""
         released = [] if self._back is None else self._back.events()
         if self._back is not None and self._back.room is None:
             self._back = None
@@ -200,7 +197,7 @@ class CallLog(msgspec.Struct, eq=False):
             reader.close()
 
     def _trim(self) -> None:
-        """Drops seen events, except the ending, and open questions as long as there is room."""
+        """Drops seen events, except the ending, and open questions while there is room."""
         if self._readers:
             seen = min(reader.cursor for reader in self._readers)
             count = min(seen - self._first + 1, len(self._events) - 1)
@@ -259,7 +256,6 @@ class _LogReader:
 
     @property
     def unread(self) -> int:
-        """Events that `take` has."""
         return max(len(self._log._events) - (self.cursor + 1 - self._log._first), 0)
 
     @property

@@ -76,7 +76,7 @@ class PendingInput:
         return len(self._pending)
 
     def hold(self, record: CallRecord, cursor: int) -> str:
-        """Keeps the call for one retry, which must carry the returned `requestState`."""
+        """Keeps the call for one retry with the returned `requestState`."""
         self._sweep()
         nonce = _new_nonce()
         until, keys = self._clock.now() + self._seconds, frozenset(record.questions.open)
@@ -88,14 +88,14 @@ class PendingInput:
         return self._state(record.call, nonce)
 
     def seal(self, call: Call) -> str:
-        """The `requestState` of a call that waits at another replica."""
+        """The `requestState` of a call at another replica."""
         return self._state(call, _new_nonce())
 
     def _state(self, call: Call, nonce: str) -> str:
         return f"{_MARK}{call.id}.{nonce}.{self._seal(call, nonce)}"
 
     def fetch(self, state: str, call: Call) -> _PendingCall:
-        """The call that `call` retries; a state opens it once. Raises `InvalidParams`."""
+        """The retried call; a state opens it once. Raises `InvalidParams`."""
         self._sweep()
         id_, nonce, seal = _parts(state)
         pending = self._pending.get(id_)
@@ -108,7 +108,7 @@ class PendingInput:
         return self._pending.pop(id_)
 
     def elsewhere(self, state: str, call: Call) -> CallId | None:
-        """The retried call, if it may wait at another replica."""
+        """The call, if it may wait at another replica."""
         id_, nonce, seal = _parts(state)
         may_be = self._has_replicas and id_ not in self._pending and self._is_sealed(call, id_, nonce, seal)
         return CallId(id_) if may_be else None
@@ -135,7 +135,6 @@ class PendingInput:
         return self._new_key()
 
     def _sweep(self) -> None:
-        """Cancels calls whose clients stay away."""
         now = self._clock.now()
         while self._pending and next(iter(self._pending.values())).until <= now:
             _, pending = self._pending.popitem(last=False)

@@ -105,7 +105,7 @@ class _Retries(Protocol):
 
 
 class Sender(Protocol):
-    """Sends calls: an `Upstream`, or what stands before one."""
+    """Sends calls, as an `Upstream`."""
 
     def begin(self, call: Call, channel: CallChannel) -> SentCall | None:
         """Writes the request in place if possible; None: use `call`. Raises `RpcError`."""
@@ -118,8 +118,8 @@ class CallPlan(msgspec.Struct, frozen=True):
     """Decisions about a call before its start.
 
     `upstream` may begin it in place. `layers` wrap the finish of such a call, unless its result `passes`. `may_last`:
-    it may become durable; `info` is for its stream. `resumption`, `progressed` and `events` belong to a call begun by
-    another hub. `digest` is that of the stream.
+    it may become durable; `info` is for its stream. `resumption`, `progressed` and `events` belong to a call of another
+    hub. `digest` is the stream's.
     """
 
     upstream: Sender | None = None

@@ -39,7 +39,7 @@ _CONTROL: Final = late("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def last_line(text: str) -> str:
-    """The last line with visible text, without escape sequences, at most 200 characters, masked."""
+    """The last visible line, without escape sequences, at most 200 characters, masked."""
     text = text[-_HELD:].rstrip()
     line = text.rpartition("\n")[2]
     if not line.isprintable():  # most are

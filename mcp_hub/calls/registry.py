@@ -58,7 +58,7 @@ class _Lane(msgspec.Struct):
 
 
 class CallRegistry(CallOwner):
-    """Owns calls until they end, of each principal so many `running` and `waiting` ones, besides those of scripts.
+    """Owns calls until they end, so many `running` and `waiting` ones of each principal, besides scripts'.
 
     `on_durable` gets each that is not short and quiet.
     """
@@ -136,7 +136,7 @@ class CallRegistry(CallOwner):
         return record
 
     def trace_of(self, call: str) -> str | None:
-        """The trace that the hub has begun for a running call, in hexadecimal."""
+        """The trace in hexadecimal, if the hub began it."""
         return None if self.tracer is None else self.tracer.trace_of(call)
 
     def limit(self, running: int, waiting: int) -> None:

@@ -58,7 +58,7 @@ QUIET: Final = 0.25
 
 
 class CallOwner:
-    """Owns calls until they end; this one does nothing."""
+    """Owns calls until they end; does nothing."""
 
     def reschedule(self, due: float) -> None:
         """The call needs `look` by that time."""
@@ -111,7 +111,7 @@ class _Looks(msgspec.Struct):
 
 
 class CallRecord(msgspec.Struct, weakref=True, eq=False):
-    """A call with log and state; the `CallChannel` of its handler.
+    """A call with log and state; its handler's `CallChannel`.
 
     `is_short`: it may still get a `stream`. `resumption` lets another hub continue it.
     """
@@ -244,7 +244,6 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         return min(due, self._beat(now)) if self.call.wants_progress else due
 
     def _beat(self, now: float) -> float:
-        """Sends due content or heartbeat; returns the next time."""
         progress = self._progress
         if (message := progress.beat(now)) is not None:
             self.log.append(message)
@@ -261,7 +260,7 @@ class CallRecord(msgspec.Struct, weakref=True, eq=False):
         self.handler = layer(self.handler)
 
     def cancel(self, reason: str | None = None, *, error: RpcError | None = None) -> None:
-        """Ends the call, also at its server: as cancelled, or by an `error`. Idempotent."""
+        """Ends the call, also at its server: as cancelled, or by `error`. Idempotent."""
         self._owner.stop(self, Cancelled(reason) if error is None else Failed(error))
 
     def stop(self, ending: Ending) -> None:
@@ -363,7 +362,7 @@ def new_record(
     plan: CallPlan = WITHOUT_PLAN,
     owner: CallOwner = _UNOWNED,
 ) -> CallRecord:
-    """The record of a call before its begin."""
+    """The record before a call's begin."""
     now, log = clock.now(), CallLog()
     times = CallTimes(clock=clock, wheel=_Looks(owner), limits=limits, started=now, began=now, heard=now)
     # so many `events`, so that no question gets the key of one that another hub put

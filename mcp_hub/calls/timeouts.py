@@ -1,6 +1,6 @@
 """A call's times, deadlines, absent client and open questions; errors name the setting to raise.
 
-While a question is open, its caller's patience counts instead of the upstream's silence.
+While a question is open, its caller's patience counts, not the upstream's silence.
 """
 
 import math
@@ -50,15 +50,11 @@ class _Wheel(Protocol):
 
 
 class _Wait(msgspec.Struct, frozen=True):
-    """A wait at the upstream: since when, and why."""
-
     since: float
     reason: WaitReason
 
 
 class _Alarm(msgspec.Struct, frozen=True):
-    """Something to do after a while. Cheaper than a timer."""
-
     due: float
     ring: Callable[[], None]
 
@@ -132,7 +128,7 @@ class CallTimes(msgspec.Struct):
 
     @contextmanager
     def put_off(self, seconds: float) -> Iterator[None]:
-        """Gives the call so many more seconds in the block, of which the time that it took stays."""
+        """Gives so many more seconds in the block; the time that it took stays."""
         before, began = self.limits, self.clock.now()
         total, silence, answer = (each + seconds for each in (before.total, before.silence, before.answer))
         self.limits = replace(before, total=total, silence=silence, answer=answer)
@@ -238,7 +234,7 @@ class OpenQuestions(msgspec.Struct):
 
 @contextmanager
 def running(times: CallTimes, cancel: Callable[[], object]) -> Iterator[_Attempt]:
-    """An attempt of the call, which `cancel` cancels."""
+    """An attempt that `cancel` cancels."""
     times.attempt = attempt = _Attempt(cancel)
     try:
         yield attempt
@@ -263,7 +259,6 @@ def overdue(times: CallTimes, call: Call, question: str | None) -> Failed:
 
 
 def _suspicious_at(times: CallTimes) -> float:
-    """The end of the silence after noise."""
     suspected = times.attempt.suspected
     return suspected + _SUSPICION if suspected > times.heard else math.inf
 
@@ -320,10 +315,10 @@ def end_of_wait(times: CallTimes, since: float) -> float:
 
 
 class Absence(msgspec.Struct):
-    """The absence of a call's client; the call continues `until` then (None: it is here). Clock seconds.
+    """The call continues `until` then (None: the client is here). Clock seconds.
 
-    `followed_until`: how long another hub's client follows, as far as known. `is_joined`: another session than that
-    which began the call waits for it.
+    `followed_until`: how long another hub's client follows, as far as known. `is_joined`: another session than the
+    first waits.
     """
 
     until: float | None = None
@@ -345,7 +340,7 @@ class Absence(msgspec.Struct):
         self.until = None
 
     def join(self, *, is_other: bool) -> None:
-        """A client waits for the call again, perhaps of another session."""
+        """A client waits again, perhaps of another session."""
         self.until = None
         self.is_joined = is_other
 

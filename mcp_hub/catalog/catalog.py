@@ -1,4 +1,4 @@
-"""The current view of every profile, built on demand after a change; its search index, built on the first search."""
+"""The current view of every profile, built on demand; its search index, built on the first search."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -122,10 +122,9 @@ class _FirstList(msgspec.Struct, frozen=True):
 
 
 class Catalog:
-    """Views by profile and kind of client over what the upstreams offer now.
+    """Views by profile and kind of client.
 
-    `first_list_wait` in seconds is how long a list waits for starting servers. `judged` gives the texts that are held
-    back.
+    `first_list_wait`: seconds that a list waits for starting servers. `judged` gives the texts held back.
     """
 
     def __init__(
@@ -175,8 +174,8 @@ class Catalog:
     def view(self, profile: str | None, lists: CallerLists = ()) -> CatalogView:
         """All that a profile (None: everything) lets through, without the hub's own tools.
 
-        `lists` of the caller's own connections replace the common ones. Like all methods, raises `KeyError` for an
-        unknown profile.
+        `lists` of the caller's own connections replace the common ones. All methods raise `KeyError` for an unknown
+        profile.
         """
         self._look()
         built = self._views.get((profile, _ids(lists)))
@@ -208,7 +207,7 @@ class Catalog:
     def exposed(
         self, profile: str | None, client: ClientKind, mode: Mode | None, lists: CallerLists = ()
     ) -> CatalogView:
-        """The view that clients of this kind are listed; `mode` None: decided now."""
+        """The list for clients of this kind; `mode` None: decided now."""
         self._look()
         key = profile, client, mode, _ids(lists)
         built = self._exposed.get(key)
@@ -238,7 +237,7 @@ class Catalog:
         return [name for name in self._starting if name in self._rules[profile].servers]
 
     def unlisted(self, profile: str | None, name: str, *, shows_paths: bool = True) -> UpstreamStatus | None:
-        """The never-listed server that a name's prefix belongs to.
+        """The never-listed server of a name's prefix.
 
         `shows_paths`: its reason may name local files.
         """
@@ -337,7 +336,7 @@ class Catalog:
 
 
 async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
-    """Waits for starting servers that may have this resource, at most `CALL_WAIT` seconds."""
+    """Waits at most `CALL_WAIT` seconds for starting servers."""
     await catalog.settled(
         servers=catalog.starting(profile),
         is_enough=lambda: catalog.view(profile).resources.resolve(uri, may_guess=False) is not None,
@@ -387,7 +386,7 @@ async def refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
 
 
 def renew(upstreams: Mapping[str, Upstream], servers: Iterable[str], kind: Kind, *, is_new: bool = False) -> None:
-    """Refreshes lists in the background, except skills."""
+    """Refreshes in the background, except skills."""
     if kind is not Kind.SKILL:  # those are waited for
         for server in servers:
             if server in upstreams:

@@ -1,7 +1,7 @@
 """Shorter JSON Schemas: without keywords that assert nothing, unused definitions, and `$schema` where 2020-12, the
 default of MCP, and draft-07 agree.
 
-A shorter schema has the same verdict on every instance. Pure; never raises.
+The verdict on every instance stays. Pure; never raises.
 """
 
 import json
@@ -71,7 +71,7 @@ def _changed(keyword: str, value: Json, change: Callable[[Schema], Json]) -> Jso
 
 
 def path_of(root: Schema, pointer: str) -> list[tuple[Schema, str, str]] | None:
-    """The schemas along `#/…`, each with its keyword and name or index; None if it leads elsewhere."""
+    """The schemas along `#/…`, each with its keyword and name or index; None: it leads elsewhere."""
     if _BAD_ESCAPE.search(pointer):
         return None
     tokens = [token.replace("~1", "/").replace("~0", "~") for token in unquote(pointer).split("/")]
@@ -102,12 +102,12 @@ def _under(keyword: str, value: Json, name: str) -> Json:
 
 
 class _Unproven(Exception):
-    """A reference that compaction cannot prove to keep."""
+    """A reference that compaction may not keep."""
 
 
 class _References(msgspec.Struct):
-    """`schemas`: outer before inner. `leads`: definitions that each unit refers to. `pinned`: keywords on the path of a
-    pointer, by `id` of their schema.
+    """`schemas`: outer before inner. `leads`: definitions that each unit refers to. `pinned`: keywords on a pointer's
+    path, by `id` of their schema.
     """
 
     schemas: list[Schema] = msgspec.field(default_factory=list)

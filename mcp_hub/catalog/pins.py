@@ -1,8 +1,8 @@
 """A server's texts for models as they were approved, and the changes since. Pure.
 
 A pin hashes a tool's `name`, `description`, `inputSchema`, `outputSchema`, `annotations` and `app`, with sorted keys; a
-skill's `uri`, `frontmatter` and `resources`; prompts, resource templates, event types and instructions. The first list
-is trusted; later differences need a person's approval.
+skill's `uri`, `frontmatter` and `resources`; prompts, resource templates, event types, instructions. The first list is
+trusted; later differences need a person's approval.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -78,7 +78,7 @@ def pin_name(kind: Kind, key: str) -> str:
 
 
 def subject_of(name: str) -> tuple[Subject, str]:
-    """Reverses `pin_name`: the subject, and the server's own name."""
+    """Reverses `pin_name`; with the server's own name."""
     if name == INSTRUCTIONS:
         return "instructions", ""
     subjects: tuple[Subject, ...] = ("prompt", "template", "resource", "event", "tool")
@@ -299,7 +299,7 @@ def _pin_after(pin: Pin | None, offered: Fingerprint, trusts: bool, at: float) -
 
 
 def approved(record: Record, digests: Mapping[str, str], at: float) -> tuple[Record, list[str]]:
-    """The record with these names approved, where the hashes are still the same, and the other names."""
+    """The record with these names approved where hashes are unchanged, and the other names."""
     tools, missed = dict(record.tools), []
     for name, digest in digests.items():
         pin = tools.get(name, Pin())

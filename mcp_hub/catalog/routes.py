@@ -42,8 +42,8 @@ class Route(msgspec.Struct, frozen=True, gc=False):
     """The server, and its params; `exported_uri` is the client's where it differs.
 
     A result that `is_whole` is never cut: a digest covers it. For `run_tool` and `read_tool`, `requested` are the
-    unwrapped params in the caller's names, `entry` is the tool, `refusal` the error. `must_read`: only read-only tools
-    may get it. `path` projects the result.
+    unwrapped params in the caller's names, `entry` is the tool, `refusal` the error. `must_read`: only for read-only
+    tools. `path` projects the result.
     """
 
     server: str
@@ -88,9 +88,8 @@ def resolve(
     meta: RequestMeta,
     rules: ViewRules,
 ) -> Route:
-    """Like `route`; `unwrapped` has the route to the tool that a call of one of the hub's own tools runs, or None. A
-    path of `meta` replaces a configured one; a wrong one raises `InvalidParams`. By `rules` methods pass that the hub
-    does not know.
+    """Like `route`; `unwrapped` has the route to the tool that a call of a hub's own tool runs, or None. A path of
+    `meta` replaces a configured one; a wrong one raises `InvalidParams`. `rules` let unknown methods pass.
     """
     path = meta.path
     if method != "tools/call":
@@ -213,7 +212,7 @@ def _resource(view: CatalogView, era: Era, uri: str) -> tuple[str, str]:
 def _passed(servers: Mapping[str, ServerRules], method: str, params: RawObject, meta: RawObject) -> Route:
     """The only server that lets the method through, else the one that `_meta` or the prefix of `params.name` names.
 
-    Params stay as they are. Raises `method_not_found`, and `InvalidParams` with the servers that may be meant.
+    Raises `method_not_found`, and `InvalidParams` with the possible servers.
     """
     candidates = [name for name, rules in servers.items() if passes(rules.passthrough, method)]
     if not candidates:
@@ -230,7 +229,6 @@ def _passed(servers: Mapping[str, ServerRules], method: str, params: RawObject, 
 
 
 def _by_prefix(prefixes: Mapping[str, str | None], name: str | None) -> list[str]:
-    """The servers with the longest prefix that a name begins with."""
     fitting = {server: prefix for server, prefix in prefixes.items() if prefix and begins_with(name or "", prefix)}
     longest = max(map(len, fitting.values()), default=0)
     return [server for server, prefix in fitting.items() if len(prefix) == longest]
@@ -273,7 +271,7 @@ class AppRequests:
         self._is_settled = is_settled
 
     def exported(self, method: str, params: RawObject, meta: RawObject) -> RawObject:
-        """An app's params in exported names; others unchanged. Raises `UnknownEntry`, also for ambiguous names."""
+        """An app's params in exported names. Raises `UnknownEntry`, also for ambiguous names."""
         if method == "tools/call" and (name := read_as(params.get("name", b""), str)) is not None:
             return self._tool(name, params, _server(meta))
         if method == "resources/read" and (uri := read_as(params.get("uri", b""), str)) is not None:

@@ -119,7 +119,7 @@ def signature(exported: str, raw: bytes, width: int = WIDTH, mark: str = "") -> 
 
 
 def purpose(raw: bytes, limit: int = WIDTH) -> str:
-    """The first sentence of an encoded definition's description, else of its title."""
+    """The first sentence of the description, else of the title."""
     return _purpose(_object(raw), limit)
 
 
@@ -369,7 +369,7 @@ def definitions(
 
 
 def search_tool(counts: Mapping[str, int]) -> bytes:
-    """`find_tools` for a provider that defers all other tools; `counts`: tools of each server."""
+    """`find_tools` for a provider that defers all other tools; `counts`: each server's tools."""
     query = {name: _QUERY[name] for name in ("query", "server")} | {"limit": _tool_parameter("integer", "Hits")}
     return _tool(FIND, f"{_search(counts)} Then call those that it returns.", query, _READS)
 

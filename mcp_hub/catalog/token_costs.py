@@ -56,7 +56,6 @@ class _Measures:
         self._budget = _MOST_COMPACTED
 
     def tokens(self, raw: bytes) -> int:
-        """Tokens of a definition."""
         key = (_digest(raw), None)
         counts = self._cache.get(key)
         if counts is None:

@@ -1,8 +1,8 @@
 """An estimate of the tokens that a text costs a model: the o200k encoding without its vocabulary.
 
-Text is cut like that encoding cuts it, then shorter, fitted to 611 captured tools, prose and code. Estimate to
-encoding: 0.95-1.03 for definitions, 0.92-1.10 for signatures, 0.98-1.04 for English, code, numbers and Chinese; 0.8 for
-Base64, 0.8-1.4 for other languages, 2 for Vietnamese. Linear time, 10 MB a second.
+Text is cut as by that encoding, then shorter, fitted to 611 captured tools, prose and code. Estimate to encoding:
+0.95-1.03 for definitions, 0.92-1.10 for signatures, 0.98-1.04 for English, code, numbers and Chinese; 0.8 for Base64,
+0.8-1.4 for other languages, 2 for Vietnamese. Linear time, 10 MB a second.
 """
 
 from typing import Final

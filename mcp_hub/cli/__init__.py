@@ -1,7 +1,6 @@
 """The `mcp-hub` command; imports each command only when it is called.
 
-Exit codes: 0 ok, 1 the tool or the output failed, 2 usage or configuration, 3 a server or hub is not available, 130
-interrupted.
+Exit codes: 0 ok, 1 the tool or the output failed, 2 usage or configuration, 3 no server or hub, 130 interrupted.
 
 * `setup`: options, configuration, event loop, exit codes
 * `serving`, `http_server`, `signals`, `lean`: a hub that serves
@@ -105,7 +104,7 @@ _FILE: Final = re.compile(r"[^\s()]+\.(?:ya?ml|json)\b")
 
 
 def open_standard_streams() -> None:
-    """Opens the null device for each missing standard stream. Stdout is read-only: a print must fail."""
+    """Opens the null device for missing standard streams. Stdout is read-only: a print must fail."""
     for name, mode, flags in (("stdin", "r", os.O_RDONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY)):
         if getattr(sys, name) is None:
             from mcp_hub.files import open_null
@@ -241,7 +240,6 @@ def _with_advice(error: click.ClickException) -> click.ClickException:
 
 
 def _first_sentence(error: click.ClickException) -> str:
-    """Without click's guess, which is about another command here."""
     return error.format_message().partition(" Did you mean ")[0]
 
 

@@ -15,7 +15,7 @@ from mcp_hub.types import JsonObject, RawJson, RawObject
 
 
 def spelled_out(args: Sequence[str]) -> list[str]:
-    """Gives `--json` its empty value, unless arguments (`{…}`, `@FILE`) follow it."""
+    """Gives `--json` its empty value, unless `{…}` or `@FILE` follows."""
     words: list[str] = []
     for index, arg in enumerate(args):
         if arg == "--":
@@ -50,7 +50,7 @@ def check_text(text: str, subject: str) -> None:
 
 
 def read_object(source: str, option: str, stdin: BinaryIO) -> RawObject:
-    """The members of the JSON object in `source`, `@FILE` or stdin (`-`). Raises `UsageError`."""
+    """The JSON object in `source`, `@FILE` or stdin (`-`). Raises `UsageError`."""
     try:
         text = _text(source, option, stdin)
         if not text.strip():

@@ -15,7 +15,7 @@ class HttpServer(uvicorn.Server):
         yield
 
     def end(self) -> None:
-        """Accepts nothing more, and ends within a second."""
+        """Accepts nothing more, ends within a second."""
         self.should_exit = True
 
 

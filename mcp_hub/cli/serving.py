@@ -1,4 +1,4 @@
-"""Every hub that serves: its settings, its collector, reloads and the end."""
+"""Every hub that serves: settings, collector, reloads, the end."""
 
 import gc
 import os
@@ -48,7 +48,7 @@ def page_installs() -> "list[ClientInstall]":
 
 
 def page_editor(config: Path) -> "ServerEditor":
-    """The editor of a configuration file, for the dashboard."""
+    """The dashboard's editor of a configuration file."""
     from mcp_hub.onboarding.servers_file.proposals import PageEditor
 
     return PageEditor(config, os.environ)

@@ -122,7 +122,7 @@ def check_state_folder() -> None:
 
 
 def config_place(path: str | None) -> str:
-    """The absolute path of the configuration. Raises `ConfigError`."""
+    """The configuration's absolute path. Raises `ConfigError`."""
     file = None if sys.platform == "win32" else arguments.find_config(path, os.getcwd(), os.environ)
     if file is not None:
         return file
@@ -154,7 +154,7 @@ def read_config(path: str | None, *, partly: bool = False, lenient: bool = True)
 
 
 def load_config(path: str | None, *, partly: bool = False, reports_failures: bool = True) -> "Loaded":
-    """The configuration; prints its warnings, about failed servers only if it `reports_failures`. Exits with 2."""
+    """The configuration; prints warnings, about failed servers only if it `reports_failures`. Exits with 2."""
     try:
         loaded = read_config(path, partly=partly)
     except ConfigError as exc:

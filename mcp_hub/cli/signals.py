@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and Ctrl-Break end a hub that serves, SIGHUP reloads it.
+"""SIGINT, SIGTERM and Ctrl-Break end a serving hub; SIGHUP reloads it.
 
 A closed terminal sends SIGHUP, too: it ends the hub, unless started with `nohup`.
 """
@@ -52,8 +52,6 @@ class Signals:
 
 
 class _EarlyHangup:
-    """A SIGHUP that came during the start."""
-
     def __init__(self) -> None:
         self.is_on = False
         self.has_come = False
@@ -76,7 +74,7 @@ def hold_hangups() -> None:
 
 @asynccontextmanager
 async def received_signals() -> AsyncIterator[Signals]:
-    """Takes signals until the end of the block."""
+    """Takes signals until the block ends."""
     was_held, _early_hangup.is_on = _early_hangup.is_on, False
     terminal = _early_hangup.terminal if was_held else _terminal()
     signals = Signals(lambda: terminal is not None and not _answers(terminal))

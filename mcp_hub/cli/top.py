@@ -50,7 +50,6 @@ CALL_COLUMNS: Final = ("started", "state", "took", "call", "message", "server", 
 
 class _Views(ContentSwitcher):
     def show(self, view: str) -> None:
-        """Changes to a view, whose list gets the keys."""
         self.current = view
         self.query_one(f"#{_LISTS[view]}").focus()
 

@@ -1,4 +1,4 @@
-"""Starts of new servers in a sandbox, and never outside, to find out which can have one."""
+"""Starts new servers in a sandbox, never outside, to find out which can have one."""
 
 import os
 import shlex
@@ -290,7 +290,7 @@ class MeasuredCosts(msgspec.Struct, frozen=True):
 
 
 def measured(loaded: Loaded, names: Collection[str]) -> MeasuredCosts:
-    """Starts these servers, counts, and stops them."""
+    """Starts these servers, counts, stops them."""
     at_once = {"start": "eager", "idle_stop": "never"}
     servers = {
         name: server.model_copy(update=at_once)

@@ -1,6 +1,6 @@
-"""A client of a hub: its tools, its servers, and calls that outlive a connection.
+"""A client of a hub: tools, servers, and calls that outlive a connection.
 
-* `hub_client`: the client, what a hub has, and what its dashboard shows
+* `hub_client`: the client, a hub's lists and state
 * `http`: to a URL; alone imports the HTTP library
 * `in_process`: to a hub in this process, and on this machine
 * `rest`: requests and their URLs, answers and errors, over any transport

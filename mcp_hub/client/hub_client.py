@@ -73,7 +73,7 @@ class HubLists:
         return await self._api.get(Raw, "search", **params)
 
     async def connect(self, server: str, code: str | None = None) -> AccountAnswer:
-        """A link to an account of the caller's own; with the `code` of a login that account."""
+        """A link to an account of the caller's own; with a login's `code` that account."""
         body = None if code is None else msgspec.json.encode(AccountCode(code))
         url = self._api.url("accounts", server, "login" if code is None else "confirm")
         return await self._api.send(AccountAnswer, "POST", url, body)
@@ -127,7 +127,6 @@ class _HubAccounts:
         self._api = api
 
     async def listed(self, principal: str | None = None) -> AccountList:
-        """A principal's accounts."""
         return await self._api.get(AccountList, "accounts", **({} if principal is None else {"principal": principal}))
 
     async def remove(self, server: str, principal: str | None = None) -> AccountAnswer:
@@ -200,7 +199,7 @@ class HubClient:
         """Calls a tool as a durable stream, gets a prompt, or reads a resource (`name`: its URI).
 
         `key`: the idempotency key, by default a new one. `past`: a past call to repeat; iterating may raise
-        `InvalidParams`. `path`: a JSON path into the result of a tool.
+        `InvalidParams`. `path`: a JSON path into a tool's result.
         """
         start = self._start(name, arguments, key, kind, path)
         if past:

@@ -124,7 +124,7 @@ _CUT: Final = "peer closed connection without sending complete message body"
 def connect_here(
     url: str, token: str | None = None, *, patience: float = 30.0, socket: str | None = None, program: str = "1"
 ) -> HubClient | None:
-    """A client of the hub at `url` or its Unix `socket`, like `http.connect`; None for another machine or with TLS."""
+    """A client, as `http.connect`; None for another machine or with TLS."""
     target = endpoint(url)
     parts = urlsplit(target)
     if parts.scheme != "http" or not target.isascii() or not (socket or is_this_machine(parts.hostname or "")):

@@ -1,4 +1,4 @@
-"""Requests to the REST front of a hub, over any transport: URLs, answers, errors (RFC 9457). No I/O of its own."""
+"""Requests to a hub's REST front, over any transport: URLs, answers, errors (RFC 9457). No I/O of its own."""
 
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -280,7 +280,7 @@ CONNECT: Final = 5.0
 
 
 def endpoint(url: str) -> str:
-    """The MCP endpoint of `url`; without a path, `/mcp`. Raises `ConfigError`."""
+    """The path is `/mcp` by default. Raises `ConfigError`."""
     try:
         parts = urlsplit(url)
         is_usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

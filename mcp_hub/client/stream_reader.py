@@ -1,4 +1,4 @@
-"""Reads the events of a stream, and makes the pauses of a client that lost its hub. No I/O, no clock."""
+"""Reads a stream's events, and times the pauses of a client that lost its hub. No I/O, no clock."""
 
 from collections.abc import Callable
 from typing import Final

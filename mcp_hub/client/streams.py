@@ -1,4 +1,4 @@
-"""The events of one durable call, over as many connections as it takes: no gap, no repeat, one ending."""
+"""The events of one durable call, over any number of connections: no gap, no repeat, one ending."""
 
 from collections import deque
 from collections.abc import Callable
@@ -233,7 +233,7 @@ class _Connection:
 
 
 async def started(api: RestClient, start: Start, patience: Patience) -> str:
-    """The id of a started call's stream. Raises what `HubStream` raises."""
+    """The started call's stream. Raises as `HubStream`."""
     is_first = True
     headers = {"idempotency-key": start.key, "prefer": "wait=0"}
     while True:

@@ -1,8 +1,8 @@
-"""Diagnostics of the engine: which of the check of types are mistakes of a script, and in which words; limits. Pure.
+"""Diagnostics of the engine: mistakes of a script in the check of types, with their words; limits. Pure.
 
-The checker is strict where ordinary scripts are not: mixed dicts, `**arguments`, `re.match(…).group()`, annotations. A
-refusal costs its author a turn, so that only mistakes that fail in any case are kept: wrong names, missing and unknown
-arguments, values that a tool does not take, members that a result does not have, a missing `await`, imports.
+The checker is strict where ordinary scripts are not: mixed dicts, `**arguments`, `re.match(…).group()`, annotations.
+Only mistakes that fail in any case are kept: wrong names, missing and unknown arguments, values that a tool does not
+take, members that a result does not have, a missing `await`, imports.
 """
 
 import ast
@@ -46,7 +46,7 @@ class _Item(TypedDict):
 
 
 def mistakes(diagnostics: str, code: str, tools: Collection[str]) -> CodeError | None:
-    """The error for diagnostics of `code`, whose first line is ours; None if nothing of it has to fail."""
+    """The error for diagnostics of `code`, whose first line is ours; None if none must fail."""
     script = _Script(code, tools)
     reasons, is_syntax = [], False
     items: list[_Item] = json.loads(diagnostics)
@@ -69,7 +69,7 @@ def mistakes(diagnostics: str, code: str, tools: Collection[str]) -> CodeError |
 
 
 def limit_of(kind: str, message: str) -> str | None:
-    """The key of a limit that the engine enforced by an exception; a script cannot catch these."""
+    """The key of a limit that the engine enforced by an exception, which scripts cannot catch."""
     if kind == "TimeoutError" and "time limit exceeded" in message:
         return "seconds"
     if kind == "MemoryError" and "memory limit" in message:
@@ -137,7 +137,7 @@ class _Script:
                 return _COROUTINE.search(message) is not None
 
     def _is_unfit(self, message: str, start: _Place) -> bool:
-        """An argument that its tool takes in no case, or a coroutine where a value is needed."""
+        """An argument that its tool never takes, or a coroutine where a value is needed."""
         argument = _ARGUMENT.match(message)
         if argument is None or argument[1] not in (*self._tools, "main"):
             return _COROUTINE.search(message) is not None
@@ -162,20 +162,17 @@ def _may_fit(expected: str, actual: str) -> bool:
 
 
 def _read(node: ast.AST) -> Iterator[tuple[int, int]]:
-    """Row and column of a key that is read."""
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load):
         yield node.slice.lineno, node.slice.col_offset + 1
 
 
 def _guarded(node: ast.AST) -> Iterator[int]:
-    """Lines whose exceptions the script handles."""
     if isinstance(node, ast.Try) and node.handlers:
         for statement in node.body:
             yield from range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
 
 
 def _written(node: ast.AST) -> Iterator[str]:
-    """Keys that the script gives to some object."""
     match node:
         case ast.Subscript(slice=ast.Constant(value=str(key)), ctx=ast.Store()):
             yield key

@@ -50,7 +50,7 @@ def is_available() -> bool:
 
 
 class _CodeSession:
-    """One run of a script. It has a worker from its first step on; between steps another session may take it."""
+    """One run of a script. Another session may take its worker between steps."""
 
     def __init__(self, engine: "CodeEngine") -> None:
         self._engine = engine
@@ -76,7 +76,7 @@ class _CodeSession:
             return await self._step(lambda worker: worker.begin())
 
     async def load(self, snapshot: bytes, limits: CodeLimits, printed: Callable[[str], None]) -> CodeStep:
-        """The run as it was at `snapshot`, without new calls. Raises `CodeError`, `not_resumable` for foreign bytes."""
+        """The run as at `snapshot`, without new calls. Raises `CodeError`, `not_resumable` for foreign bytes."""
         self._limits, self._printed = limits, printed
         async with self._lock:
             return await self._step(lambda worker: worker.load(snapshot, limits))
@@ -163,7 +163,7 @@ class _CodeSession:
 
 
 class CodeEngine:
-    """At most `workers` processes, started at the first use, ended after `idle_stop` seconds without a step.
+    """At most `workers` processes, started at first use, ended after `idle_stop` seconds without a step.
 
     A session that waits for answers lends its worker to the next that runs, and continues with another.
     """
@@ -180,7 +180,7 @@ class CodeEngine:
         self._stopping: Background | None = None
 
     def session(self) -> _CodeSession:
-        """A run to be started. Raises `CodeError` (`unavailable`) without the extra."""
+        """A new run. Raises `CodeError` (`unavailable`) without the extra."""
         if not is_available():
             raise CodeError("unavailable", f"code cannot run without its extra. Install it with: {with_extra('code')}")
         return _CodeSession(self)
@@ -200,7 +200,7 @@ class CodeEngine:
         return self._pool is not None
 
     async def worker_for(self, session: _CodeSession) -> tuple["CodeWorker", "_Thread"]:
-        """A worker for `session`, as soon as there is one, and its thread."""
+        """A worker for `session`, once there is one, and its thread."""
         while len(self._busy) + len(self._resting) >= self._workers:
             if self._resting:
                 await next(iter(self._resting)).park()
@@ -221,7 +221,7 @@ class CodeEngine:
         self._busy.add(session)
 
     def rest(self, session: _CodeSession) -> None:
-        """The session waits, and its worker may be taken."""
+        """The session's worker may be taken."""
         self._busy.discard(session)
         self._resting[session] = None
         self._wake()
@@ -350,7 +350,7 @@ class _Turn:
 
 
 class _Thread:
-    """Works for one worker until `end`. Cheaper than `anyio.to_thread`, which costs as much as a step."""
+    """Works for one worker until `end`. `anyio.to_thread` would cost as much as a step."""
 
     def __init__(self, kill: Callable[[], None]) -> None:
         self._kill = kill

@@ -1,7 +1,7 @@
-"""Tools as Python functions: one line for a model, stubs for a type checker. Pure.
+"""Tools as Python functions: a line for a model, stubs for a type checker. Pure.
 
-Schemas are strangers': whatever they hold, a stub can be parsed, is bounded in length, and refuses no call that the
-schema allows. What cannot be said within the bounds is `Any`.
+Schemas are strangers': in any case a stub can be parsed, is bounded in length, and refuses no call that the schema
+allows. Types that do not fit are `Any`.
 """
 
 import json
@@ -63,8 +63,8 @@ _decode = msgspec.json.Decoder(JsonObject).decode
 def line(name: str, raw: bytes, purpose: str = "", *, exported: str = "", mark: str = "", width: int = WIDTH) -> str:
     """`async def git_log(*, path: str, max_count: int = 10) -> str: Show the log` of an encoded definition.
 
-    At most `width` characters, unless required parameters need more; `+5?` counts other parameters that do not fit.
-    `exported` follows in brackets where it differs.
+    At most `width` characters, unless required parameters need more; `+5?` counts omitted others. `exported` follows in
+    brackets if different.
     """
     tool = _object(raw)
     schema = input_schema(tool)
@@ -98,7 +98,7 @@ def returned(raw: bytes, room: int) -> str:
 
 
 def left_out_if_none(raw: bytes) -> frozenset[str]:
-    """Optional parameters that a call leaves out if they are `None`, since the schema does not allow null."""
+    """Optional parameters left out of calls if `None`, as the schema does not allow null."""
     schema = input_schema(_object(raw))
     _, optional = _split(schema)
     types = {name: allowed_types(member, schema) for name, member in optional.items()}
@@ -116,7 +116,6 @@ _Parameters = dict[str, object]
 
 
 def _split(schema: JsonObject) -> tuple[_Parameters, _Parameters]:
-    """Required parameters, listed or not, and other ones."""
     names = dict.fromkeys(required(schema))
     listed = properties(schema)
     return {name: listed.get(name) for name in names}, {k: v for k, v in listed.items() if k not in names}
@@ -186,7 +185,7 @@ def _joined(texts: list[str]) -> str:
 
 
 def _result_text(tool: JsonObject, room: int) -> str:
-    """The type of an output schema, with the members of objects as far inside as they fit; `Any` without one."""
+    """The output schema's type, with members of objects as deep as they fit; `Any` without one."""
     if not isinstance(schema := tool.get("outputSchema"), dict):
         return _ANY
     whole = (_Typist(schema, "line", levels=levels).text(schema) for levels in range(_MAX_LEVELS, 0, -1))
@@ -195,7 +194,6 @@ def _result_text(tool: JsonObject, room: int) -> str:
 
 
 def _cut_members(schema: JsonObject, room: int) -> str:
-    """`{"id": int, ...}`, or `dict` if that is too long."""
     typist, listed = _Typist(schema, "line"), properties(schema)
     members = [f"{_quoted(name)}: {typist.text(listed[name])}" for name in [*listed][:_MAX_MEMBERS]]
     texts = (f"{{{', '.join([*members[:fitting], '...'])}}}" for fitting in range(len(members), 0, -1))
@@ -253,10 +251,10 @@ def _stub_parameters(tool: JsonObject) -> str:
 
 
 class _Typist:
-    """Types of the schemas of one tool, as a line or a stub says them.
+    """Types of one tool's schemas, for a line or a stub.
 
-    In a stub what a tool takes is as wide as what type checkers infer for a script's own lists and mappings; what it
-    returns is exact. Numbers that come back may be whole ones, and then indexes, so they are `Any`.
+    In a stub, parameters are as wide as types inferred for a script's own lists and mappings; results are exact.
+    Numbers in results may be whole ones, and then indexes: they are `Any`.
     """
 
     def __init__(

@@ -123,7 +123,7 @@ RESERVED: Final = frozenset(
 
 
 def cleaned(code: str) -> str:
-    """The script in a model's text: out of its Markdown fence, with LF, without a common indent. Raises `CodeError`."""
+    """The script in a model's text: without Markdown fence and common indent, with LF. Raises `CodeError`."""
     if len(code.encode("utf-8", "surrogatepass")) > MOST_BYTES:
         raise CodeError("syntax", f"the script is longer than {MOST_BYTES >> 10} kB")
     if sum(1 for _ in _TOKEN.finditer(code)) > _MOST_TOKENS:
@@ -172,7 +172,7 @@ def tree_of(code: str) -> ast.Module | None:
 
 
 def names_in(code: str) -> frozenset[str]:
-    """Names that `code` reads, called or not; of a text that is not Python, all of its words."""
+    """Names that `code` reads, called or not; of a text that is not Python, all words."""
     tree = tree_of(code)
     if tree is None:
         return frozenset(_IDENTIFIER.findall(code))
@@ -182,15 +182,15 @@ def names_in(code: str) -> frozenset[str]:
 
 
 def unbound(code: str) -> frozenset[str]:
-    """Names that `code` reads and nowhere binds, without those of Python: perhaps of tools."""
+    """Names that `code` reads and nowhere binds, without Python's: perhaps of tools."""
     return names_in(code) - bound_in(code) - RESERVED - set(dir(builtins))
 
 
 def rewritten(code: str, begin: str = "") -> str:
-    """`code` as the engine takes it, behind a line with the call `begin`; its lines stay, and others may follow.
+    """`code` for the engine, behind a line with the call `begin`; its lines stay, and others may follow.
 
-    What the engine lacks is written with what it has. What scripts for other hosts end with is their output: a
-    `return` outside of functions, a value that has a name, an `async def main()` that nobody calls. Raises `CodeError`.
+    Replaces features that the engine lacks. Endings for other hosts become the output: a `return` outside of functions,
+    a named value, an uncalled `async def main()`. Raises `CodeError`.
     """
     tree = tree_of(code)
     if tree is None:
@@ -275,7 +275,7 @@ def _edits(tree: ast.Module, lines: list[bytes]) -> Iterator[tuple[int, int, int
 
 
 def _lacking(node: ast.AST) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
-    """A part that the engine does not take, and another with its meaning."""
+    """A part that the engine does not take, and an equivalent."""
     match node:
         case ast.Call(
             func=ast.Attribute(value=ast.Name("asyncio"), attr="gather") | ast.Name("gather"), keywords=named
@@ -349,7 +349,7 @@ def _attributes(tree: ast.Module | None) -> list[ast.Attribute]:
 
 
 def _output(tree: ast.Module) -> str:
-    """A last line that gives the output of a script without one; empty if there is nothing to give."""
+    """A last line that outputs the result of a script without one; or empty."""
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     match tree.body[-1:]:
         case [ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr())]:
@@ -378,7 +378,6 @@ def _is_type(call: ast.Call) -> bool:
 
 
 def _without_mixed_tabs(code: str) -> str:
-    """Tabs of indents as spaces, where tabs and spaces are mixed."""
     if "\t" not in code or _parses(code):
         return code
     candidates = (_LEADING.sub(partial(_expanded, width), code) for width in (4, 8))

@@ -1,4 +1,4 @@
-"""Records of a run, and what can go wrong in it."""
+"""Records of a run, and its errors."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -33,10 +33,10 @@ class CodeLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CodeError(HubError):
-    """A script that cannot run or go on. `line` is 0 where none is known, `source` its text.
+    """A script cannot run or go on. `line` is 0 if unknown, `source` its text.
 
-    `key` names a reached limit of `hub.code_limits`, `exception` the class of what a script raised.
-    `problems`: lines and reasons of a check.
+    `key` names a reached limit of `hub.code_limits`, `exception` the class that a script raised. `problems`: lines and
+    reasons of a check.
     """
 
     def __init__(

@@ -54,7 +54,7 @@ def value_of(result: RawJson, call: str) -> RawJson | CodeRaise:
 
 
 def cost(encoded: bytes) -> int:
-    """About the bytes of a value in our memory; a list of nothing has twenty times its text."""
+    """About a value's bytes in our memory; a list of nothing has twenty times its text."""
     if encoded.lstrip()[:1] not in (b"[", b"{"):
         return len(encoded)
     return len(encoded) + _COST * sum(encoded.count(sign) for sign in (b",", b":", b"[", b"{"))
@@ -94,7 +94,7 @@ def handle_parts(handle: str) -> tuple[str, int] | None:
 def result_of(output: RawJson, block: Callable[[str], RawJson | None], printed: str = "") -> RawJson:
     """The result of a script that gave `output` after it had `printed`.
 
-    `block` gives the part of `content` that a handle stands for.
+    `block` gives a handle's part of `content`.
     """
     if not has_media(output):
         return _plain_result(bytes(output), printed)
@@ -203,7 +203,7 @@ class _Sizes:
 
 
 class _Plain:
-    """Values as JSON. An object that occurs often is made plain once."""
+    """Values as JSON. A repeated object is made plain once."""
 
     def __init__(self, limit: int, message: str) -> None:
         self._remaining = limit // 2  # of a list each value takes two bytes

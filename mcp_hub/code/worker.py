@@ -93,7 +93,7 @@ class CodeWorker:
         self._printed: list[str] = []
 
     def prepare(self, code: str, stubs: str, names: Collection[str], limits: CodeLimits) -> CodeStep:
-        """Checks syntax and types; nothing of the script runs."""
+        """Checks syntax and types; runs nothing."""
         with self._lock:
             self._limits = limits
             try:
@@ -151,7 +151,7 @@ class CodeWorker:
                 raise self._translated(error) from None
 
     def close(self) -> None:
-        """Gives the process back, after the turn that runs."""
+        """Gives the process back, after the running turn."""
         with self._lock:
             self._snapshot = None
             session, self._session = self._session, None

@@ -37,7 +37,7 @@ class Flaw(NamedTuple):
 class Findings(msgspec.Struct):
     """All findings about one file. `written` maps a top-level key to its path in the file.
 
-    `slips` may explain errors, and are reported only with them.
+    `slips` may explain errors; reported only with them.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Findings(msgspec.Struct):
         ]
 
     def excuse(self, is_spared: Callable[[Finding], bool]) -> None:
-        """Turns these errors into warnings."""
+        """Turns errors into warnings."""
         spared = [error for error in self.errors if is_spared(error)]
         self.errors = [error for error in self.errors if error not in spared]
         self.warnings += spared
@@ -100,7 +100,7 @@ class Findings(msgspec.Struct):
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """`. Did you mean "…"?` if a word is similar, else empty."""
+    """`. Did you mean "…"?`, or empty."""
     close = difflib.get_close_matches(word[:64], list(words), n=1, cutoff=_CLOSE)
     return f". Did you mean {quoted(close[0])}?" if close else ""
 

@@ -19,7 +19,7 @@ Path = tuple[str, ...]
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The difference of two settings, in file order. `restarted`: the connection changes; `adjusted`: only rules and
-    limits do. `at_once`, `next_start`: dotted keys outside of servers.
+    limits. `at_once`, `next_start`: dotted keys outside of servers.
     """
 
     added: tuple[str, ...] = ()
@@ -72,7 +72,6 @@ def leaves(section: Section, path: Path = ()) -> Iterator[tuple[Path, object]]:
 
 
 def _differences(old: Settings, new: Settings) -> list[Path]:
-    """For `hub` and `defaults`; list order counts."""
     before = {**dict(leaves(old.hub, ("hub",))), **dict(leaves(old.defaults, ("defaults",)))}
     after = {**dict(leaves(new.hub, ("hub",))), **dict(leaves(new.defaults, ("defaults",)))}
     return [path for path, value in after.items() if not _same(before[path], value)]

@@ -1,4 +1,4 @@
-"""The hub's own folder and a project's, and checks who could have written a configuration, or the hub's files."""
+"""The hub's own folder and a project's; checks who could have written a configuration, or the hub's files."""
 
 import os
 import shlex
@@ -139,7 +139,7 @@ def _word(text: object) -> str:
 
 
 def check_state(homes: Iterable[Path], env: Mapping[str, str]) -> None:
-    """Raises `ConfigError` for folders of the hub that others may write."""
+    """Raises `ConfigError` for folders that others may write."""
     if untrusted := untrusted_state(homes, env):
         raise ConfigError(
             *(ConfigFinding("state_untrusted", reason, str(folder)) for folder, reason in untrusted.items())

@@ -1,6 +1,6 @@
 """Edits of one entry in a text, proven to change nothing else. Pure.
 
-The suffix of the `file` name says the format.
+The suffix of `file` is the format.
 """
 
 import json
@@ -106,7 +106,7 @@ def copy_all(text: str, file: str, paths: Sequence[Sequence[str]], source: str) 
 
 
 def remove_all(text: str, file: str, paths: Sequence[Sequence[str]]) -> str:
-    """`remove` for several entries of one holder, not all of its entries. Raises `CannotEdit`."""
+    """`remove` for several entries of one holder, but not all. Raises `CannotEdit`."""
     above = tuple(paths[0][:-1])
     chosen, plain, form = {path[-1] for path in paths}, text.removeprefix(_MARK), form_of(file)
     expected, at = _opened(plain_data(text, file), above[:-1])

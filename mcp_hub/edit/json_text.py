@@ -22,7 +22,7 @@ _DECODER: Final = json.JSONDecoder()
 
 
 class _Span(msgspec.Struct):
-    """A value in the text; an object on the edited path has `members`."""
+    """A value; an object on the edited path has `members`."""
 
     start: int
     end: int

@@ -55,7 +55,7 @@ def put(text: str, above: Sequence[str], members: Mapping[str, object], manner: 
 
 
 def remove(text: str, path: Sequence[str]) -> list[Splice]:
-    """Removes the table at the path and the empty line above it. Raises `CannotEdit`."""
+    """Removes a table and the empty line above. Raises `CannotEdit`."""
     tables = _tables_at(list(_listed(text)), path)
     if not tables:
         raise CannotEdit(f"the entry is not a table [{'.'.join(path)}] of its own")

@@ -67,7 +67,7 @@ def newline_of(text: str) -> str:
 
 
 def indent_of(text: str) -> str:
-    """The first indentation in the text, or two blanks."""
+    """The text's first indentation, or two blanks."""
     indent = _INDENT.search(text)
     return indent[1] if indent else "  "
 
@@ -85,7 +85,7 @@ def line_end(text: str, index: int) -> int:
 
 
 def merged(base: str, changed: str, present: str) -> str | None:
-    """`present` with the line changes from `base` to `changed`; None for a conflict or too many lines."""
+    """`present` with line changes from `base` to `changed`; None for a conflict or too many lines."""
     lines, old, new = (text.splitlines(keepends=True) for text in (present, base, changed))
     there, changes = _line_numbers(old, lines), _opcodes(old, new)
     if there is None or changes is None:
@@ -176,7 +176,7 @@ def flow(value: object, manner: Manner = "hub") -> str:
 
 
 def entry(key: str, value: object, indent: int, step: int, manner: Manner = "hub") -> list[str]:
-    """A pair in block style: its lines, without line ends."""
+    """A pair in block style: lines without line ends."""
     head = f"{' ' * indent}{_key(key, manner)}:"
     match value:
         case dict() if value:

@@ -112,7 +112,7 @@ def end_of(text: str, node: yaml.Node) -> int:
 
 
 def indent_before(text: str, index: int) -> str | None:
-    """The indentation before `index`, if nothing else is there."""
+    """The indentation, if nothing else is before `index`."""
     before = text[line_start(text, index) : index]
     return before if not before.strip(" ") else None
 

@@ -1,4 +1,4 @@
-"""Calls in a model's answer as calls of tools, MCP results as the messages that answer them, and back."""
+"""Calls in a model's answer, MCP results as messages that answer them, and back."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final

@@ -141,7 +141,6 @@ class _PartialArguments:
             self.has_gap = True
 
     def update(self, arguments: JsonObject) -> None:
-        """Adds whole values."""
         self.has_gap = self.has_gap or any(self.value.get(key, value) != value for key, value in arguments.items())
         self.value.update(arguments)
 
@@ -163,7 +162,7 @@ def _steps(path: object) -> list[str | int]:
 
 
 def _leads(container: object, step: str | int, start: object) -> bool:
-    """Whether a step leads to a member, or to one that can be added, which is `start` then."""
+    """Whether a step leads to a member, or can add one, which is `start` then."""
     if isinstance(container, dict) and isinstance(step, str):
         container.setdefault(step, start)
         return True
@@ -210,7 +209,6 @@ class _Reader(OutputReader):
         self._end(_REASONS.get(reason, "interrupted"))
 
     def _break_off(self) -> None:
-        """A call that was to continue does not."""
         if self._partial is not None:
             self._partial = None
             self._end_call(self._count, is_broken=True)

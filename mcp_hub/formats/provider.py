@@ -1,4 +1,4 @@
-"""The form of a format, and what several share: members of chunks, of tools and of calls."""
+"""The form of a format, and shared members of chunks, of tools and of calls."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ CallResults: TypeAlias = list[tuple[Any, McpResult]]
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """A format: its limits, and the functions that write and read its tools, calls, results and streams.
+    """A format's limits, and functions that write and read its tools, calls, results and streams.
 
     A field without a default has to be there for every format.
     """

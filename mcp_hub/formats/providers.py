@@ -1,4 +1,4 @@
-"""The table of formats, and the format of MCP itself, which no model streams.
+"""The table of formats, and MCP's own, which no model streams.
 
 Connectors are request entries by which a provider connects to an MCP server.
 """

@@ -58,7 +58,7 @@ class _Open:
         return ends and not isinstance(read_arguments(self.text), CallFault)
 
     def is_other(self, call_id: str, name: str, text: str, *, has_slot: bool) -> bool:
-        """Whether a chunk begins another call. `has_slot`: the chunk names this call's place."""
+        """Whether a chunk begins another call. `has_slot`: it names this call's place."""
         if call_id and self.id and call_id != self.id:
             return True
         if not name or not self.name or (name == self.name and not self.is_whole):
@@ -139,7 +139,7 @@ class OutputReader:
     # -- calls
 
     def _begin_call(self, key: int, call_id: object, name: object, extra: JsonObject, *, waits: bool = False) -> _Open:
-        """`waits`: the start is sent with the first arguments, because the id and the name may still come."""
+        """`waits`: the start comes with the first arguments, since id and name may still come."""
         call = _Open(call_id if isinstance(call_id, str) else "", name if isinstance(name, str) else "", extra)
         earlier = self._open.get(key)
         if earlier is not None and not earlier.is_stopped and earlier.is_same(call):
@@ -171,7 +171,7 @@ class OutputReader:
             self._emit(ToolCallChunk(call.id, call.text))
 
     def _add_arguments(self, key: int, value: object) -> None:
-        """Text, or a value in place of it. Above the limit the call is broken."""
+        """Text, or a value in its place. The call breaks above the limit."""
         call, text = self._open.get(key), as_text(value)
         if call is None:
             self._strays |= {key} if text else set()
@@ -190,7 +190,6 @@ class OutputReader:
             self._start_call(call)
 
     def _repeat_arguments(self, key: int, value: object) -> None:
-        """All arguments of a call, which its chunks have, too, or lack."""
         call, text = self._open.get(key), as_text(value)
         if call is not None and text.strip() not in ("", "{}"):
             call.whole = text
@@ -245,7 +244,6 @@ class OutputReader:
     # -- the end
 
     def _fail(self, message: object) -> None:
-        """The provider reports an error: the output is over."""
         self._report(message)
         self._end("interrupted", is_broken=True)
 
@@ -254,7 +252,7 @@ class OutputReader:
         self._emit(OutputError("output_failed", f"The provider reported an error: {reason}"))
 
     def _end(self, reason: FinishReason, *, is_broken: bool = False) -> None:
-        """A refusal ends as a filtered output does: `interrupted`. Calls whose arguments are whole stand.
+        """A refusal ends as a filtered output: `interrupted`. Calls with whole arguments stand.
 
         `is_broken`: the stream broke off, and open calls with it.
         """

@@ -24,14 +24,14 @@ LEGACY: Final = "mcp_hub_legacy"
 
 
 class Exported(NamedTuple):
-    """Members of a request, and losses by tool."""
+    """Members of a request; losses by tool."""
 
     body: JsonObject
     losses: dict[str, tuple[LossInfo, ...]]
 
 
 class CallFault(NamedTuple):
-    """A mistake in a call: a code of `mcp_hub.codes`, and a sentence for the model."""
+    """A code of `mcp_hub.codes`, and a sentence for the model."""
 
     code: str
     message: str
@@ -140,7 +140,7 @@ class OutputEnd:
 
 @dataclass(frozen=True, slots=True)
 class OutputError:
-    """A mistake in the output: a code of `mcp_hub.codes`, and a sentence for the model.
+    """A code of `mcp_hub.codes`, and a sentence for the model.
 
     `id`: the call that it ends, if any.
     """

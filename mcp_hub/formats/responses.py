@@ -115,7 +115,6 @@ def _item(call: ModelCall, result: McpResult) -> JsonObject:
 
 
 def _is_for_program(call: ModelCall) -> bool:
-    """Whether code of the model reads the result."""
     caller = call.extra.get("caller")
     return isinstance(caller, dict) and caller.get("type") == "program"
 
@@ -147,7 +146,6 @@ class _Reader(OutputReader):
         self._seen: set[str] = set()
 
     def _key(self, chunk: JsonObject) -> int:
-        """By the place of the item, else by its id."""
         index = chunk.get("output_index")
         if isinstance(index, int):
             return index
@@ -196,7 +194,7 @@ class _Reader(OutputReader):
                 self._fail(chunk.get("message") or part_in(chunk, "error").get("message"))
 
     def _finish(self, response: JsonObject, reason: FinishReason) -> None:
-        """The response has each item again: those that no event had are read here."""
+        """The response repeats each item: those without events are read here."""
         keys = {call.id: key for key, call in self._open.items()}
         for index, item in enumerate(parts_in(response, "output")):
             call_id = str(item.get("call_id"))

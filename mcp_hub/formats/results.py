@@ -203,7 +203,7 @@ def _is_blank(part: ResultPart) -> bool:
 
 
 def _is_repeated(structured: object, texts: Sequence[str]) -> bool:
-    """Whether the texts say all of the structure: one does, or its only member is one of them or their list."""
+    """Whether a text says all, or the only member is one of them or their list."""
     if any(_says(text, structured) for text in texts):
         return True
     if not isinstance(structured, dict) or len(structured) != 1:
@@ -216,7 +216,7 @@ def _is_repeated(structured: object, texts: Sequence[str]) -> bool:
 
 
 def _says(text: str, structured: object) -> bool:
-    """Whether the text is the value, or JSON of it."""
+    """Whether the text is the value, or its JSON."""
     if isinstance(structured, str):
         return text.strip() == structured.strip()
     if isinstance(structured, dict | list) and not text.lstrip().startswith(("{", "[")):
@@ -346,7 +346,7 @@ def _jpeg_pixels(data: bytes) -> tuple[int, int]:
 
 
 def _text(data: bytes, media_type: str, options: str) -> str | None:
-    """The text in `data`, if the type or the data say that it is one."""
+    """The text, if type or data say that it is one."""
     is_text = media_type.startswith("text/") or media_type.endswith(("+json", "+xml")) or media_type in _TEXTS
     if not is_text and media_type not in _UNKNOWN:
         return None

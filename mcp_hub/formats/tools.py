@@ -1,4 +1,4 @@
-"""MCP definitions as a provider's tools, and back; groups of tools (namespaces); tool search."""
+"""MCP definitions as a provider's tools, and back; groups (namespaces); tool search."""
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -101,7 +101,6 @@ def _parts(names: list[str], words: Mapping[str, list[str]], depth: int) -> list
 
 
 def _common(words: list[list[str]]) -> list[str]:
-    """The first words that all have."""
     shared = list(takewhile(lambda column: len(set(column)) == 1, zip(*words, strict=False)))
     return [column[0] for column in shared]
 
@@ -140,7 +139,7 @@ def check_groups(groups: Mapping[str, ToolGroup], into: Format) -> None:
 
 
 def grouped(tools: Sequence[JsonObject], groups: Mapping[str, ToolGroup]) -> list[JsonObject]:
-    """Each group becomes a namespace where its first tool was."""
+    """Each group becomes a namespace at its first tool."""
     entries: list[JsonObject] = []
     inside: dict[ToolGroup, list[JsonObject]] = {}
     for tool in tools:
@@ -313,8 +312,6 @@ def read_tools(body: Mapping[str, Any], out_of: Format) -> list[JsonObject]:
 
 
 class _SearchArguments(msgspec.Struct):
-    """The arguments of the search tool."""
-
     query: str
     server: str | None = None
     limit: int | None = None

@@ -1,6 +1,4 @@
-"""Health for probes: one word without a token; `?verbose` shows callers that may list tools the servers of their
-profile.
-"""
+"""Health for probes: one word without a token; `?verbose` shows callers that may list tools their profile's servers."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol
@@ -37,7 +35,7 @@ class _Watched(Protocol):
     def store(self) -> StoreState: ...
 
     def is_unguarded(self) -> bool:
-        """Whether the watchdog keeps ending, so that servers may outlive the hub."""
+        """Whether the watchdog keeps ending: servers may outlive the hub."""
 
     def states(self) -> Mapping[str, UpstreamState]:
         """States of the enabled servers."""
@@ -104,7 +102,7 @@ class Health:
         return reasons
 
     def warnings(self) -> list[_Reason]:
-        """Problems of a hub that is ready."""
+        """Problems of a ready hub."""
         text = "The watchdog process keeps ending: servers may outlive the hub if it is killed. See the log."
         return [_Reason("watchdog_gave_up", text)] if self._watched.is_unguarded() else []
 

@@ -1,6 +1,6 @@
 """The deprecated HTTP+SSE transport: `GET /sse` opens a stream, messages are POSTed to `/messages`.
 
-A stream is a session that cannot be resumed. Source: specification 2024-11-05, basic/transports "HTTP with SSE".
+Streams are sessions that cannot be resumed. Source: specification 2024-11-05, basic/transports "HTTP with SSE".
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`GET /metrics` for Prometheus, sampled at each scrape. The durations follow OpenTelemetry's conventions for MCP."""
+"""`GET /metrics` for Prometheus, sampled at each scrape. Durations follow OpenTelemetry's conventions for MCP."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -50,7 +50,7 @@ class _Sampled(Protocol):
         """The entries of the server's last lists, by kind."""
 
     def unapproved(self) -> Iterable[tuple[str, str]]:
-        """Server and kind of each unapproved tool."""
+        """Server and kind of each tool."""
 
     def quarantined(self) -> Iterable[str]:
         """The server of each malformed definition."""
@@ -127,8 +127,6 @@ class Metrics:
 
 
 class _Once(Collector):
-    """Families of one scrape."""
-
     def __init__(self, families: Iterator[Metric]) -> None:
         self._families = families
 

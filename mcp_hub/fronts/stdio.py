@@ -96,7 +96,7 @@ class StdioFront:
         return not waiting.cancelled_caught
 
     def close(self, last: bytes = b"") -> None:
-        """Delivers what has ended, and `last`."""
+        """Delivers ended calls, and `last`."""
         self._duplex.deliver()
         if last:
             self._pipe.send(last)

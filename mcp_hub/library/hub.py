@@ -51,8 +51,6 @@ def _with_path(meta: Members, path: str | None) -> Members:
 
 
 class _CallOptions(TypedDict, total=False):
-    """Options of `Hub.call_tool`."""
-
     on_event: OnEvent | None
     on_question: OnQuestion | None
     meta: Members

@@ -33,7 +33,7 @@ Undo = Callable[[], None]
 
 
 class FileRefused(Exception):
-    """A file that is not changed; the message names it. `code` is stable."""
+    """A file is not changed; the message names it. `code` is stable."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -207,7 +207,7 @@ def _flush_folder(folder: Path) -> None:
 
 
 def edit_file(path: Path, change: Callable[[bytes | None], bytes], state: Path) -> Undo | None:
-    """Writes `change(bytes)`, with None for a missing file; returns what undoes it, or None if nothing changes.
+    """Writes `change(bytes)`, None for a missing file; returns what undoes it, or None without a change.
 
     `state` has the locks. A new file has mode 0600. Raises `ConfigError`, or what `change` raises, and changes nothing.
     """

@@ -2,10 +2,10 @@
 
 `eras`                          protocol versions
 `meta`, `headers`               `_meta` and extensions; HTTP headers
-`capabilities`                  declarations of peers, and the kinds of lists
-`notifications`                 messages beside results, progress too
+`capabilities`                  of peers; kinds of lists
+`notifications`                 progress too
 `sse`                           event streams, and places in them
-`skills`                        entries of `skills/list`
+`skills`                        `skills/list`
 `jsonrpc`                       bytes to envelopes and back
 `shape`                         values in the form of an era
 `definitions`                   checks and repair

@@ -127,7 +127,6 @@ class _KindSpec(msgspec.Struct, frozen=True):
     instead: str | None = None
 
     def is_offered(self, capabilities: JsonObject) -> bool:
-        """Whether a server with these capabilities has the list."""
         declared = extensions_in(capabilities)
         if self.instead is not None and self.instead in declared:
             return True

@@ -1,4 +1,4 @@
-"""Features of each protocol version.
+"""Features of protocol versions.
 
 Source: specification 2024-11-05 to 2026-07-28, basic/versioning. Constants repeat `mcp_types.version`, whose import is
 slow.
@@ -69,7 +69,7 @@ def unsupported_version(requested: str) -> JsonObject:
 
 
 def log_level(level: object) -> str:
-    """The MCP log level nearest to a server's word or number."""
+    """The MCP level nearest to a server's word or number."""
     if isinstance(level, (int, float)):
         if 0 <= level < len(LOG_LEVELS):
             return LOG_LEVELS[-1 - int(level)]

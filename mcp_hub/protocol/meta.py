@@ -59,7 +59,7 @@ _TOKEN: Final = re.compile(rb'".*|-?[0-9]+(?:\.0+)?', re.DOTALL)
 
 
 def is_absent(raw: RawJson) -> bool:
-    """Whether null or an empty array stands for a missing object."""
+    """Whether null or an empty array stands for an object."""
     return _ABSENT.fullmatch(bytes(raw).strip()) is not None
 
 
@@ -139,7 +139,7 @@ _HUBS: Final = ("io.modelcontextprotocol/", "dev.mcp-hub/")
 
 
 def served_by_hub(capability: str, settings: JsonObject) -> JsonObject | None:
-    """Settings of a server's capability that the hub can serve without a `passthrough`; None: nothing."""
+    """Settings that the hub can serve without a `passthrough`; None: nothing."""
     if capability == "extensions":
         return {name: value for name, value in settings.items() if name in _RELAYED[True] or name == EVENTS}
     return settings if capability in EVERYTHING or capability == "tools" else None
@@ -169,7 +169,7 @@ def _shows_apps(settings: JsonObject) -> bool:
 
 
 def hub_capabilities(version: str, has: JsonObject) -> JsonObject:
-    """The hub's capabilities: its own, which are tools, streams and tasks, and what its servers have."""
+    """The hub's own, which are tools, streams and tasks, and its servers'."""
     is_modern = eras.era_of(version) is Era.MODERN
     changes: JsonObject = {"listChanged": True}
     declared: JsonObject = {**{name: value for name, value in has.items() if name not in _ONE_HOP}, "tools": changes}
@@ -196,7 +196,7 @@ def hub_capabilities(version: str, has: JsonObject) -> JsonObject:
 
 
 def with_mark(result: RawJson, stream: CallId, cursor: int, status: str) -> RawJson:
-    """Adds a call's stream and cursor to `_meta`, if that is an object."""
+    """Adds stream and cursor to `_meta`, if that is an object."""
     mark = msgspec.json.encode({"stream": stream, "cursor": str(cursor), "status": status})
     text = bytes(result)
     if b'"_meta"' not in text:

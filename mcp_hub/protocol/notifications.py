@@ -1,4 +1,4 @@
-"""Notifications outside of calls, subscriptions to them, and the progress of a call, made strictly increasing.
+"""Notifications outside of calls, subscriptions to them, and strictly increasing progress.
 
 Source: specification 2026-07-28, basic/patterns/subscriptions; 2025-11-25, server/resources "Subscriptions".
 """
@@ -80,12 +80,12 @@ def given_reason(params: RawObject) -> str | None:
 
 
 def names_timeout(reason: str | None) -> bool:
-    """Whether a client cancels since its time for the request is over, in the words of an SDK (docs/timeouts.md)."""
+    """Whether a client's time was over, in the words of an SDK (docs/timeouts.md)."""
     return reason is not None and len(reason) <= _LONGEST_TIMEOUT and _TIMEOUT.fullmatch(reason) is not None
 
 
 def covering(uri: str) -> Iterator[str]:
-    """The URI and every resource that may contain it, some twice (schema, `ResourceUpdatedNotificationParams`)."""
+    """The URI and resources that may contain it, some twice (schema, `ResourceUpdatedNotificationParams`)."""
     yield uri
     if len(uri) <= _LONGEST:
         for beginning in _PART_BEGINS.finditer(uri):

@@ -80,12 +80,12 @@ class SkillEntry(msgspec.Struct, frozen=True):
 
 
 def root_of(uri: str) -> str:
-    """The skill's folder, from its main file."""
+    """The main file's folder."""
     return uri.removesuffix(f"/{MAIN}")
 
 
 def above(uri: str) -> Iterator[str]:
-    """The URI and its parent folders, nearest first."""
+    """The URI and its parents, nearest first."""
     yield uri
     start, at = uri.find("://") + 3, len(uri)
     while (at := uri.rfind("/", start, at)) >= 0:

@@ -54,8 +54,6 @@ _OF_PROCESS: Final = ("prlimit64", "sched_setparam", "sched_setscheduler", "sche
 
 
 class _Architecture(msgspec.Struct, frozen=True):
-    """AUDIT_ARCH, and system call numbers by name."""
-
     audit: int
     numbers: Mapping[str, int]
 
@@ -177,7 +175,6 @@ class _Code:
         self.instructions.append((_RETURN, 0, 0, action))
 
     def when(self, jump: int, value: int, body: "_Code") -> None:
-        """Executes `body` if the comparison holds."""
         assert len(body.instructions) < 256
         self.instructions.append((jump, 0, len(body.instructions), value))
         self.instructions += body.instructions

@@ -1,6 +1,6 @@
 """A sandboxed server's private home, with the user's settings of package indexes, for all processes and starts.
 
-The server only reads `settings`. Credentials are copied only for indexes that the user has chosen.
+The server only reads `settings`. Credentials are copied only for indexes that the user chose.
 """
 
 import configparser
@@ -149,7 +149,7 @@ class PrivateHome(msgspec.Struct, frozen=True):
         return not os.path.lexists(self.folder)
 
     def trim(self) -> bool:
-        """Empties the caches if the folder is too large; False if it stays so. Raises `OSError`.
+        """Empties too large caches; False if it stays large. Raises `OSError`.
 
         Takes seconds, while the server does not run. Does nothing while a hub holds the folder.
         """
@@ -239,7 +239,7 @@ class HomeCare:
 
     @asynccontextmanager
     async def first(self, argv: Sequence[str]) -> AsyncIterator[None]:
-        """Runs first starts of package runners one by one, each waiting at most `_INSTALLING` seconds.
+        """Runs package runners' first starts one by one, each waiting at most `_INSTALLING` seconds.
 
         npm before 11 damages a folder with two installations.
         """
@@ -252,7 +252,7 @@ class HomeCare:
             yield
 
     async def run(self) -> None:
-        """Holds and measures the private home until cancelled."""
+        """Holds and measures the home until cancelled."""
         with ExitStack() as stack:
             while not _entered(stack, self._private.hold()):  # noqa: ASYNC110 - another hub does not say when it is done
                 await anyio.sleep(_LOOK)
@@ -307,7 +307,7 @@ def npm_settings(text: str) -> str:
 
 
 def uv_settings(text: str) -> str:
-    """A `uv.toml`'s indexes, and how they are reached."""
+    """A `uv.toml`'s indexes and ways to them."""
     try:
         settings = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -321,7 +321,7 @@ def uv_settings(text: str) -> str:
 
 
 def pip_settings(text: str) -> str:
-    """A `pip.conf`'s indexes, and how they are reached."""
+    """A `pip.conf`'s indexes and ways to them."""
     parser = configparser.RawConfigParser(strict=False, default_section="")
     try:
         parser.read_string(text)

@@ -111,7 +111,7 @@ class Launch:
     async def executed(self, serve: Callable[[int], None]) -> None:
         """Returns once the command is executed, without a time limit. Raises `StepFailed`.
 
-        `serve` gets the notifications' descriptor before that.
+        Before, `serve` gets the notifications' descriptor.
         """
         if sys.platform == "win32":
             raise NotImplementedError

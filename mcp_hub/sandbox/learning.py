@@ -83,8 +83,6 @@ class _Missed(msgspec.Struct):
 
 
 class _MakeProxy(Protocol):
-    """Makes a learning run's proxy."""
-
     def __call__(self, *, observe: Observe) -> Proxy: ...
 
 

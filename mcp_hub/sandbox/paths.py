@@ -56,7 +56,7 @@ def interpreters(program: str, env: Mapping[str, str], home: str, writable: Sequ
 
 
 def managers(program: str, env: Mapping[str, str], home: str) -> tuple[list[str], dict[str, str]]:
-    """Version managers' folders in use, and variables that name them."""
+    """Version managers' folders in use, and their variables."""
     used = [os.path.realpath(program), program, *env.get("PATH", "").split(os.pathsep)]
     folders, variables = [], {}
     for name, default in MANAGERS.items():
@@ -179,7 +179,7 @@ def _chain(program: str, search: str, home: str, writable: Sequence[str], depth:
 
 
 def hidden_interpreter(program: str, env: Mapping[str, str], is_open: Callable[[str], bool]) -> str | None:
-    """A script's interpreter that is not open, or None."""
+    """A script's closed interpreter, or None."""
     search = env.get("PATH", "")
     for _ in range(_DEPTH):
         real = os.path.realpath(program)

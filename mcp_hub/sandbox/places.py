@@ -263,7 +263,6 @@ def programs_at(path: str, home: str, folders: Iterable[str]) -> str | None:
 
 
 def _is_of_project(path: str, outer: str) -> bool:
-    """Whether a project begins between these."""
     between = (ancestor for ancestor in ancestors(path) if is_inside(ancestor, outer))
     marks = (*PROJECTS, ".git", "pyvenv.cfg")
     return any(os.path.lexists(os.path.join(ancestor, name)) for ancestor in between for name in marks)

@@ -82,7 +82,6 @@ class _Places:
         return self._inner_secrets[path]
 
     def entries(self, folder: str) -> int:
-        """Used entries from which their folder is proposed."""
         is_near = os.path.dirname(folder) == self.home or folder.count("/") <= 2
         return _ENTRIES_NEAR_HOME if is_near else _ENTRIES
 
@@ -140,9 +139,9 @@ def _chosen(
 
 
 def fold(used: Mapping[str, bool], entries: Callable[[str], int | None]) -> list[str]:
-    """Paths that open all `used` ones, whose values say whether they are folders.
+    """Paths that open all `used` ones, whose values are true for folders.
 
-    A folder replaces its entries once `entries` of them are used (None: never), or two if the paths are too many.
+    A folder replaces its entries once `entries` of them are used (None: never), or two if paths are too many.
     """
     chosen = _outermost(used)
     while True:

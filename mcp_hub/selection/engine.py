@@ -143,7 +143,7 @@ def _pattern(pattern: str) -> "re2._Regexp | None":
 
 
 class _Parser(Parser):
-    """Makes `_Path`s in filters, and keeps integers exact."""
+    """Makes `_Path`s in filters; keeps integers exact."""
 
     env: "_Environment"
 

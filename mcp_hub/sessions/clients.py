@@ -1,4 +1,4 @@
-"""Kinds of clients, with limits of tools, results and calls; the clients since the hub's start, with masked texts."""
+"""Kinds of clients, with limits of tools, results and calls; clients since the hub's start, with masked texts."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -135,7 +135,7 @@ class SeenClient(CallingClient, eq=False):
 
 
 class PresentClient(msgspec.Struct, frozen=True):
-    """A client connected to a background hub, for `mcp-hub status`.
+    """A client of a background hub, for `mcp-hub status`.
 
     `name`, `version` and `era` are empty before its first request; `kind` is from `--client`; `since` in Unix seconds.
     Equal modern clients are counted together.
@@ -166,7 +166,7 @@ class HubUse(msgspec.Struct, frozen=True):
 
 
 class ClientsSeen:
-    """Finds a client's kind by `kind_of` and records the client.
+    """Finds a client's kind by `kind_of`.
 
     `now` returns Unix seconds; `meet` gets each era.
     """

@@ -90,7 +90,7 @@ class ClientOffer(msgspec.Struct):
             self.came = came
 
     def renew(self, epoch: int) -> None:
-        """Drops everything derived from earlier settings."""
+        """Drops all of earlier settings."""
         self.epoch, self.facts = epoch, None
         if self.kind is None:
             self.mode = None
@@ -105,7 +105,7 @@ class ClientOffer(msgspec.Struct):
         self.mode, self.facts = mode, None
 
     def follow(self, digests: Mapping[Kind, int]) -> dict[Kind, int]:
-        """Announces changes of the lists with these digests; returns the record that each listing updates."""
+        """Announces changes of these digests; each listing updates the returned record."""
         self.lists = dict(digests)
         return self.lists
 
@@ -186,7 +186,7 @@ class _Lane(msgspec.Struct):
 class Sessions:
     """Handshake sessions over HTTP: at most `most`, `each` of one principal.
 
-    Over a limit a principal loses its least recently used session: the one with too many, else with most.
+    Over a limit the principal with too many, else with most, loses its least recently used session.
     """
 
     def __init__(self, limit: int, each: int | None = None) -> None:
@@ -310,7 +310,7 @@ class SessionSubscriptions:
             self._upstreams[server].unsubscribe(uri, call_of(session))
 
     def updates(self, session: Session, origin: Origin, after: int) -> list[tuple[str, bytes]]:
-        """Notices of the resource after number `after`."""
+        """Notices after number `after`."""
         server, uri = origin
         upstream = self._upstreams.get(server)
         connection = None if upstream is None else upstream.apart(call_of(session))

@@ -61,7 +61,7 @@ class StoredSession(msgspec.Struct):
     number: int = 0
 
     def take(self, record: SessionRow) -> tuple[str | None, list[str]]:
-        """Merges another process's record; the new log level and ended subscriptions, which the caller must apply.
+        """Merges another process's record; the caller must apply the returned log level and ended subscriptions.
 
         New subscriptions become `lapsed`. Raises `ValueError` for an invalid record.
         """
@@ -163,7 +163,7 @@ class SessionStore:
             replicas.sessions.changed(session.id, written)
 
     def join(self, stored: StoredSession, changed: Changed) -> None:
-        """Calls `changed` for changes by other replicas, and at the end, until `leave`."""
+        """Calls `changed` for other replicas' changes, and at the end, until `leave`."""
         if self._replicas is not None:
             self._replicas.sessions.join(stored.session.id, partial(_take, stored, changed))
 
@@ -172,7 +172,7 @@ class SessionStore:
             self._replicas.sessions.leave(id_)
 
     async def find(self, id_: str, caller: Caller) -> StoredSession | None:
-        """The caller's stored session. Raises `StoreError`."""
+        """The caller's. Raises `StoreError`."""
         row = await self._records.find(id_)
         if row is None or row.principal != caller.principal or row.expires <= wall_time():
             return None

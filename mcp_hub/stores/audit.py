@@ -1,8 +1,8 @@
-"""The chain of the audit's lines, its verification, and senders of lines that need no file. Calls block.
+"""The chain of the audit's lines, its verification, and senders of lines without a file. Calls block.
 
-A line is `{"seq":N,…,"chain":"HASH"}`; HASH is the SHA-256 of the HASH before it and of the line up to `,"chain"`. The
-first line of a file repeats the HASH before it as `prev`. `seq` counts records: those without a line are `lost` in the
-next one.
+A line is `{"seq":N,…,"chain":"HASH"}`; HASH is the SHA-256 of the HASH before it and of the line up to `,"chain"`. A
+file's first line repeats the HASH before it as `prev`. `seq` counts records: those without a line are `lost`
+in the next one.
 """
 
 import glob
@@ -53,7 +53,7 @@ _decode: Final = msgspec.json.Decoder(_AuditLine).decode
 
 
 class Chain:
-    """The end of a chain: number and hash of the last line. `losses` come before the next one."""
+    """The end of a chain. `losses` come before the next line."""
 
     __slots__ = ("head", "losses", "seq")
 
@@ -63,7 +63,7 @@ class Chain:
         self.losses = 0
 
     def line(self, members: bytes) -> bytes:
-        """The next line; `members` are those of a JSON object, without braces."""
+        """The next line; `members` are a JSON object's, without braces."""
         losses = self.losses
         self.seq += losses + 1
         self.losses = 0
@@ -73,7 +73,7 @@ class Chain:
         return b'%b,"chain":"%b"}\n' % (body, self.head.encode())
 
     def go_to(self, seq: int, head: str = "") -> None:
-        """Continues behind a line with this number, and this hash or the present one."""
+        """Continues behind a line with this number, and this or the present hash."""
         self.seq, self.head = seq, head or self.head
 
     def lose(self, records: int) -> None:
@@ -88,7 +88,7 @@ class Chain:
 
 
 def parsed_line(line: bytes) -> tuple[_AuditLine, str] | None:
-    """A line without its break, and its hash; None if it is not a line of the audit."""
+    """A line without its break, and its hash; None if it is not of the audit."""
     end = _END.fullmatch(line, max(len(line) - _END_SIZE, 0))
     if end is None:
         return None
@@ -203,14 +203,14 @@ def _changed(record: _AuditLine, report: AuditReport) -> str:
 
 
 def linked(head: str, body: bytes) -> str:
-    """The hash of a line without its end, behind the hash `head`."""
+    """The hash of a line without its end, after `head`."""
     return hashlib.sha256(head.encode() + body).hexdigest()
 
 
 def verify(files: Sequence[Path], heads: set[str]) -> AuditReport:
-    """Verifies one chain in its files, oldest first; removes the `heads` that it has. Raises `OSError`.
+    """Verifies one chain in its files, oldest first; removes its hashes from `heads`. Raises `OSError`.
 
-    A last line without its end is left out: a killed hub leaves one behind.
+    Leaves out a last line without its end, as a killed hub leaves it.
     """
     verifier = _Verifier(heads)
     with ExitStack() as opened:  # all of them first: a hub may rename them meanwhile
@@ -220,7 +220,7 @@ def verify(files: Sequence[Path], heads: set[str]) -> AuditReport:
 
 
 def unwritten(report: AuditReport, path: Path, state: Path) -> int:
-    """Records that the hub of this file has counted behind the last line; `state` is its state folder."""
+    """Records counted after this file's last line; `state` is its hub's state folder."""
     return max((counted(state_file(state, path)) or 0) - report.last, 0)
 
 
@@ -237,7 +237,7 @@ def numbered(path: Path, number: int) -> Path:
 
 
 def rotated(path: Path, age: int) -> Path:
-    """The older file of that age, from 1."""
+    """The older file; `age` counts from 1."""
     return path.with_name(f"{path.name}.{age}")
 
 
@@ -250,7 +250,7 @@ def generations(path: Path) -> list[Path]:
 
 
 def counted(path: Path) -> int | None:
-    """The number of the last record that was counted; None without the file."""
+    """The number of the last counted record; None without the file."""
     try:
         text = path.read_bytes()
     except OSError:
@@ -259,13 +259,13 @@ def counted(path: Path) -> int | None:
 
 
 def state_file(state: Path, path: Path) -> Path:
-    """The file of the counts of the audit file at `path`, in the state folder."""
+    """The counts' file for the audit file at `path`."""
     key = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()[:16]
     return state / "audit" / f"{key}.count"
 
 
 def to_stderr(lines: Sequence[bytes]) -> None:
-    """Writes whole lines past the text layer, which another thread may be using."""
+    """Writes whole lines past the text layer, which another thread may use."""
     view = memoryview(b"".join(lines))
     while view:
         view = view[os.write(sys.stderr.fileno(), view) :]

@@ -1,7 +1,7 @@
 """The audit file, which one hub at a time writes, and other places of lines. Calls block.
 
-A file beside it is locked while a hub writes. The counts of records are in memory that is mapped from a file of the
-state folder: a killed process leaves them behind.
+A file beside it is locked meanwhile. Counts of records lie in memory mapped from a file of the state folder: a killed
+process leaves them behind.
 """
 
 import mmap
@@ -29,10 +29,10 @@ log = get_logger(__name__)
 
 
 class _RecordCount:
-    """Records of all times, in a mapped file; without one, those of this process.
+    """Records of all times, in a mapped file; without one, this process's.
 
-    `slots` are calls, events, lines of the file itself, and a correction; then the number of the last line. Each has
-    one writer, and no lock.
+    `slots`: calls, events, lines of the file itself, a correction, the number of the last line. Each has one writer,
+    and no lock.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -115,7 +115,7 @@ class AuditFile:
         self.chain.lose(records)
 
     def claim(self) -> None:
-        """Takes the first file that no other hub writes, before the first call. Idempotent."""
+        """Takes the first file without another hub, before the first call. Idempotent."""
         if self._lock is not None:
             return
         base = self.path
@@ -143,7 +143,7 @@ class AuditFile:
         return path.with_name(f"{path.name}.lock")
 
     def _lock_again(self) -> None:
-        """Takes the lock that is in the place of a removed one. Raises `OSError` if another hub has taken it."""
+        """Takes the lock in the place of a removed one. Raises `OSError` if another hub has it."""
         assert self._lock is not None
         lock = lock_file(self._lock_path(self.path))
         has_more = self._file is not None and os.fstat(self._file).st_size > self._end
@@ -155,7 +155,7 @@ class AuditFile:
         log.warning("audit_lock_removed", file=str(self.path))
 
     def write(self, records: deque[bytes], header: bytes) -> None:
-        """Writes lines of these members, and takes those that are written; `about` are members of the file's own."""
+        """Writes lines of these members, and takes the written ones; `header` are members of the file's own."""
         if self._lock is None:
             self.claim()
         elif not is_at(self._lock, self._lock_path(self.path)):

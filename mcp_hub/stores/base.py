@@ -1,7 +1,6 @@
-"""Interfaces of stream stores and the rules that all of them follow. Pure.
+"""Interfaces of stream stores, and their common rules. Pure.
 
-A stream has one owner, the process that appends to it. A new owner raises the epoch; appends of an earlier epoch are
-`Fenced`.
+A stream's owner appends to it. A new owner raises the epoch; appends of an earlier epoch are `Fenced`.
 """
 
 import math
@@ -40,8 +39,10 @@ class Chunk(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The columns that an append changes; None keeps one. `frees_key` releases the idempotency key. `is_firm`: as sure
-    as an ending. `first`, for a store that lacks events before it: what it has of the stream goes.
+    """The columns that an append changes; None keeps one.
+
+    `frees_key`: the idempotency key. `is_firm`: as sure as an ending. `first`: the store lacks events before it, and
+    drops those that it has.
     """
 
     updated: float
@@ -68,7 +69,7 @@ class EventPage(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """A message to a stream's owner: `cancel` (body: reason), `input` (body: JSON) or `touch`.
+    """A message to a stream's owner: `cancel` (body: reason), `input` (JSON) or `touch`.
 
     The store itself makes `lost`: another process has claimed the stream.
     """
@@ -88,7 +89,7 @@ class SessionRow(msgspec.Struct, frozen=True):
 
 
 class LiveSessions:
-    """Handshake sessions in this replica's memory, notified of changes by other replicas."""
+    """Handshake sessions in memory, notified of other replicas' changes."""
 
     def __init__(self) -> None:
         self._readers: dict[str, Callable[[SessionRow | None], None]] = {}
@@ -97,7 +98,7 @@ class LiveSessions:
         return id_ in self._readers
 
     def join(self, id_: str, reader: Callable[[SessionRow | None], None]) -> None:
-        """Calls `reader` with each new record, and with None at the end, until `leave`."""
+        """Calls `reader` with each new record, finally with None, until `leave`."""
         self._readers[id_] = reader
 
     def leave(self, id_: str) -> None:
@@ -110,7 +111,7 @@ class LiveSessions:
 
 
 class Replicas(Protocol):
-    """State shared by all hubs that serve the same clients; `accounts` also has logins that are pending."""
+    """State shared by hubs that serve the same clients; `accounts` include pending logins."""
 
     sessions: LiveSessions
     lists: SharedLists
@@ -149,17 +150,17 @@ class StreamLog(Protocol):
 
     @property
     def is_durable(self) -> bool:
-        """Whether events confirmed from now on survive this process."""
+        """Whether events confirmed now survive this process."""
 
     @property
     def is_settled(self) -> bool:
         """Whether no process can hold more of a stream than the store."""
 
     def survives(self, stream: CallId) -> bool:
-        """Whether all confirmed events of the stream survive this process."""
+        """Whether the stream's confirmed events survive this process."""
 
     def is_held(self, stream: CallId) -> bool:
-        """Whether no other process can have claimed the stream, if it is of this process."""
+        """Whether no other process can have claimed this process's stream."""
 
     def create(self, row: StreamInfo, chunk: Chunk, callback: Appended) -> None:
         """Adds a stream with its first events; `row` includes them. Fails with `KeyTaken`."""
@@ -183,7 +184,7 @@ class StreamLog(Protocol):
 
 
 class StreamInbox(Protocol):
-    """Messages between processes that share a store, and news of their writes."""
+    """Messages between processes that share a store, and news of writes."""
 
     async def take(self) -> list[Message]:
         """Takes the messages for this process's streams, oldest first."""
@@ -201,7 +202,7 @@ class StreamInbox(Protocol):
         """
 
     async def wait(self, seconds: float, longest: float = 0.0) -> None:
-        """Waits at most this long, less if there may be news; if news always end it, up to `longest`."""
+        """Waits so long, less if there may be news; up to `longest` if news always end it."""
 
 
 class StreamLeases(Protocol):
@@ -218,9 +219,9 @@ class StreamLeases(Protocol):
         """Whether the owner is gone."""
 
     async def claim(self, row: StreamInfo, lines: Sequence[bytes], change: Change) -> StreamInfo | None:
-        """Takes the stream over and appends `lines`, in one transaction; the new row.
+        """Takes the stream over and appends `lines` in one transaction.
 
-        None if the stream has ended, or was written to since `row` was read: then its owner may live after all.
+        None if it has ended, or was written to since `row` was read.
         """
 
 
@@ -228,9 +229,8 @@ class SessionRows(Protocol):
     """Records of handshake sessions."""
 
     async def put(self, session: SessionRow, before: SessionRow | None = None) -> SessionRow | None:
-        """Stores the record unless the current one differs from `before`; None replaces any.
-
-        Returns the record kept; None if the session was ended.
+        """Stores the record if the current one equals `before` (None: any); the kept one, None if the session was
+        ended.
         """
 
     async def find(self, id_: str) -> SessionRow | None: ...
@@ -239,10 +239,7 @@ class SessionRows(Protocol):
 
 
 class EventStore(Protocol):
-    """A stream store in four parts.
-
-    Methods run on the event loop and never block it; callbacks may run before a method returns.
-    """
+    """A stream store. Methods run on the event loop without blocking it; callbacks may run before they return."""
 
     @property
     def log(self) -> StreamLog: ...
@@ -258,7 +255,7 @@ class EventStore(Protocol):
 
     @property
     def replicas(self) -> Replicas | None:
-        """None for a hub without replicas, and for a store that another one stands before."""
+        """None without replicas, and for a store behind another one."""
 
     async def open(self) -> None:
         """Never raises for an unusable file: `StreamLog.is_durable` is False then."""
@@ -267,15 +264,13 @@ class EventStore(Protocol):
         """Commits pending writes within 1 s, and releases files and locks. Idempotent."""
 
     async def sweep(self, now: float) -> int:
-        """Deletes expired streams and sessions, and ended streams over the limits; how many streams."""
+        """Deletes expired streams and sessions, and surplus ended streams; the number of streams."""
 
 
 # -- rules
 
 
 class _Head(Protocol):
-    """The facts that decide whether a stream accepts an append."""
-
     @property
     def epoch(self) -> int: ...
     @property
@@ -328,7 +323,7 @@ def refuse(stream: CallId, row: _Head, epoch: int, chunk: Chunk) -> None:
 
 
 def expiry(change: Change, ttl: float) -> float | None:
-    """Unix seconds of expiry after this change; None while the stream runs."""
+    """Unix seconds; None while the stream runs."""
     if change.status not in ENDINGS:
         return None
     return change.updated + (ttl if change.ttl is None else change.ttl)
@@ -381,7 +376,7 @@ class StoreLimits(msgspec.Struct, frozen=True):
 
 
 def surplus(chunks: Sequence[tuple[int, int]], most_events: int, most_bytes: int) -> int:
-    """The number of oldest chunks, as (events, bytes), to drop: down to 7/8 of the limits, never the newest."""
+    """The number of oldest chunks (events, bytes) to drop: down to 7/8 of the limits, never the newest."""
     events, size = sum(count for count, _ in chunks), sum(length for _, length in chunks)
     if events <= most_events and size <= most_bytes:
         return 0

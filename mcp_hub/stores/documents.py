@@ -1,4 +1,4 @@
-"""Interfaces of stores for long results, kept for their caller to read in parts, rows, counts and locks. Pure.
+"""Interfaces of stores for long results, read in parts, for rows, counts and locks. Pure.
 
 Ids of long results are hashes of the content.
 """
@@ -20,7 +20,7 @@ _ID: Final = re.compile(r"r[a-z2-7]{12}")
 class DocumentLimits(msgspec.Struct, frozen=True):
     """Retention in seconds after the last put; limits in bytes and number.
 
-    The oldest go: over a principal's limit its own, over a total anyone's. `memory_bytes` is the total in memory.
+    The oldest go: over a principal's limit its own, over a total anyone's. `memory_bytes`: the total in memory.
     """
 
     ttl: float = 3600.0
@@ -38,14 +38,14 @@ class Documents(Protocol):
         """Removes expired and damaged documents. Never raises."""
 
     async def put(self, principal: str, body: bytes) -> str:
-        """Stores a document, or renews an existing one; its id. Raises `StoreError`."""
+        """Stores or renews a document; its id. Raises `StoreError`."""
 
     async def read(self, principal: str, id_: str, offset: int, size: int) -> tuple[bytes, int] | None:
         """Up to `size` bytes from `offset`, and the document's size; None if unknown, foreign, expired or damaged."""
 
 
 class SharedRecord(Protocol):
-    """One text that hubs share, replaced as a whole. All raise `StoreError`."""
+    """One shared text, replaced as a whole. All raise `StoreError`."""
 
     async def read(self) -> bytes | None: ...
 
@@ -55,31 +55,31 @@ class SharedRecord(Protocol):
     async def update(self, change: Callable[[bytes | None], bytes | None]) -> None:
         """Replaces the text by `change(text)`, which may be called again; None keeps it. Lasting when it returns.
 
-        Raises errors of `change`, too, and keeps the text then.
+        Errors of `change` keep the text and are raised.
         """
 
 
 class Rows(Protocol):
-    """Small rows by name, whose writes are lasting when they return. All raise `StoreError`."""
+    """Small rows by name; writes are lasting when they return. All raise `StoreError`."""
 
     async def read(self, name: str) -> bytes | None: ...
 
     def writing(self, name: str) -> AbstractAsyncContextManager[Callable[[bytes], Awaitable[None]]]:
-        """Checks that a row can be written, and yields a function that does; hold `locked`. It counts as a use."""
+        """Checks that a row can be written, and yields a function that does; hold `locked`. Counts as a use."""
 
     async def used(self, name: str) -> None:
-        """Notes that a row was used now."""
+        """Notes a use now."""
 
     async def remove(self, name: str) -> bool:
         """Removes a row; whether there was one. Hold `locked`."""
 
     async def names(self) -> Mapping[str, float]:
-        """All rows by name, with the time of their last use in Unix seconds."""
+        """All rows, with the time of last use in Unix seconds."""
 
     async def written(self, names: Collection[str], since: object) -> tuple[object, Collection[str]]:
-        """The stamp of now, and those of `names` whose rows were written after the stamp `since`, whoever wrote.
+        """The stamp of now, and those of `names` that anybody wrote after `since`; all for None, or an unknown stamp.
 
-        All of them for None, or a stamp that the store does not know. Cheap if nothing was written.
+        Cheap if nothing was written.
         """
 
     def locked(self, name: str, seconds: float) -> AbstractAsyncContextManager[None]:
@@ -96,14 +96,14 @@ def is_document_id(text: str) -> bool:
 
 
 def check_size(body: bytes, limits: DocumentLimits, total: int) -> None:
-    """Raises `StoreError` for a document over the limits."""
+    """Raises `StoreError` over the limits."""
     limit = min(limits.principal_bytes, total)
     if len(body) > limit:
         raise StoreError(f"a document of {len(body)} bytes cannot be kept: the bound is {limit}")
 
 
 def surplus(sizes: Sequence[int], max_bytes: int, max_count: int) -> int:
-    """The number of oldest documents to remove to meet both limits."""
+    """The number of oldest documents to remove."""
     used, gone = sum(sizes), 0
     while gone < len(sizes) and (used > max_bytes or len(sizes) - gone > max_count):
         used -= sizes[gone]
@@ -134,13 +134,13 @@ class SharedCounts(Protocol):
         """
 
     def leave(self, group: str, limits: Sequence[SharedLimit], holder: str) -> None:
-        """`holder` does not run any more. What a replica leaves behind ends with it. Never waits."""
+        """`holder` has ended; a replica's holders end with it. Never waits."""
 
 
 class Holdings(Protocol):
     """Exclusive locks of one kind, held by replicas."""
 
     async def hold(self, name: str) -> bool:
-        """Takes the lock if it is free; whether this replica has it. Raises `StoreError`."""
+        """Takes the lock; False if another replica has it. Raises `StoreError`."""
 
     def release(self, name: str) -> None: ...

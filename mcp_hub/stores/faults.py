@@ -1,4 +1,4 @@
-"""Classes of store failures, the SQLite errors in each, and what is said of them."""
+"""Classes of store failures, their SQLite errors and texts."""
 
 import sqlite3
 from pathlib import Path
@@ -57,7 +57,7 @@ def faulty(error: sqlite3.Error | OSError, path: Path) -> StoreFault:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another process holds a lock, so that a retry makes sense."""
+    """Whether another process holds a lock: a retry makes sense."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 

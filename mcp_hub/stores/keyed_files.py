@@ -1,6 +1,6 @@
 """Small private files shared by hubs, one for each key; a writer holds the `.lock` file beside it.
 
-Three kinds of them: secret keys, records, and the epochs of executors, which keep growing across restarts of the hub.
+Secret keys, records, and epochs of executors, which keep growing across restarts.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ _STEP: Final = 0.01
 
 
 class KeyedFiles:
-    """The files in `folder`. Calls block on the file system, and up to 2 s for another writer."""
+    """The files in `folder`. Calls block, up to 2 s for another writer."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

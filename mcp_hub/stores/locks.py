@@ -1,9 +1,9 @@
-"""Private files, and locks that end with the process that holds them.
+"""Private files, and locks that end with their process.
 
 Child processes do not inherit a lock (PEP 446). On Windows an open file cannot be removed or renamed.
 
-Each live hub process holds a lock on `<folder>/instances/<id>.lock`, on Windows by the open file. A check takes a
-shared lock, so that two checks do not see each other as the owner.
+A live hub process holds a lock on `<folder>/instances/<id>.lock`, on Windows by the open file. A check takes a shared
+lock: two checks do not take each other for the owner.
 """
 
 import os
@@ -24,7 +24,7 @@ log = get_logger(__name__)
 
 
 def open_plain(path: Path | str, flags: int) -> int:
-    """Opens a file as `os.open`, private to the user; sets a pipe or device there aside. Raises `OSError`."""
+    """Opens as `os.open`, private to the user; sets a pipe or device there aside. Raises `OSError`."""
     set_special_aside(path)
     return os.open(path, flags | NO_WAIT, 0o600)  # a pipe may be put there since the look
 
@@ -79,7 +79,7 @@ def new_instance_id() -> str:
 
 
 class Instances:
-    """The instance locks in a folder. Calls block on the file system."""
+    """The instance locks in a folder. Calls block."""
 
     def __init__(self, folder: Path, id_: str) -> None:
         self.id = id_

@@ -1,7 +1,7 @@
 """Long results in files or in memory.
 
-Files of long results lie in one folder that hubs share; any other file there is removed. A name has the principal's
-hash and the id, the head the length, the modification time the expiry.
+Hubs share the folder of the files; other files there are removed. A name has the principal's hash and the id, the head
+the length, the modification time the expiry.
 """
 
 import hashlib

@@ -230,7 +230,7 @@ def _is_size(text: bytes) -> bool:
 
 
 class _RedisRows:
-    """`Rows` on a store's links, under a lock of the replica; `clock` returns Unix seconds."""
+    """`Rows` under a lock of the replica; `clock` returns Unix seconds."""
 
     def __init__(self, links: StoreLinks, clock: Callable[[], float], *, is_pending: bool) -> None:
         self._keys = links.keys.accounts.pending if is_pending else links.keys.accounts
@@ -296,7 +296,7 @@ class _RedisRows:
 
 
 class _Reconnect:
-    """A `Backing` of a server, out of use after a fault until this replica's lease is renewed."""
+    """A server, out of use after a fault until this replica's lease is renewed."""
 
     def __init__(self, store: RedisStore) -> None:
         self.store = store

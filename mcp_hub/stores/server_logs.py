@@ -37,7 +37,7 @@ _STEP: Final = 0.01
 
 
 class LogRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of stderr, or an event of the hub (pid `hub`); `time` is ISO 8601 in UTC."""
+    """A line of stderr, or an event (pid `hub`); `time` is ISO 8601 in UTC."""
 
     time: str
     server: str
@@ -241,7 +241,7 @@ class ServerLogWriter:
                     self._thread.join(_LAST)
 
     def output(self, server: str, lines: Sequence[bytes]) -> None:
-        """Queues stderr lines, which are masked when written."""
+        """Queues stderr lines, masked when written."""
         now = self._now()
         self._add(server, now, [line[:_HEAD] for line in lines if line.strip()])
 

@@ -139,7 +139,7 @@ class _Scan(msgspec.Struct, frozen=True):
 
 
 def scan(root: Path, before: _Scan) -> _Scan:
-    """Scans a real path; reads only files that changed since `before`. Blocks. Raises `OSError`."""
+    """Scans a real path; reads only files changed since `before`. Blocks. Raises `OSError`."""
     warnings: list[str] = []
     files: dict[str, _Digest] = {}
     for path, stamp in files_in(root).items():
@@ -252,7 +252,7 @@ _LOOKS: Final = 3
 
 
 def folder_upstream(name: str, folder: str, changes: Notices, gate: Gate | None = None) -> OwnedUpstream:
-    """The skills of one folder. The `gate` checks files changed since they were listed."""
+    """The `gate` checks files changed since they were listed."""
     return _FolderUpstream(name, folder, changes, gate)
 
 
@@ -319,7 +319,7 @@ class _FolderUpstream(LocalSource):
             self._changes.bump()
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Reads a file or folder. Raises `UnknownEntry`, and whatever the gate raises."""
+        """Reads a file or folder. Raises `UnknownEntry`, and as the gate."""
         if self._problem is not None:
             code, reason = self._problem
             data = {"server": self.name, "state": UpstreamState.FAILED.value, "reason": reason, "code": code}

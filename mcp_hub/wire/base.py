@@ -1,4 +1,4 @@
-"""The interface of connections, and the requests under way."""
+"""The interface of connections, and pending requests."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ Tap = Callable[[bool, bytes], object]
 
 
 class WireClosed(Exception):
-    """The connection has ended. Raised by `Wire.request`: nothing was sent."""
+    """The connection has ended. From `Wire.request`: nothing was sent."""
 
 
 class NotSent(WireClosed):
@@ -56,7 +56,7 @@ class Pending(msgspec.Struct, eq=False):
         return self.answer is not None or self.failure is not None
 
     def doubt(self, answer: Envelope) -> None:
-        """Keeps an answer that counts if no other follows; a settled request needs none."""
+        """Keeps an answer that counts if no other follows."""
         if not self.is_settled:
             self.doubtful = answer
 
@@ -73,7 +73,7 @@ class Pending(msgspec.Struct, eq=False):
         return self._future
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Calls `callback` in place, once: when there is an outcome, at once if there is one."""
+        """Calls `callback` in place, once: at the outcome, or now if there is one."""
         if self.answer is None and self.failure is None:
             self._then = callback
         else:
@@ -143,7 +143,7 @@ class Requests:
         self.pending: dict[int, Pending] = {}
 
     def expect(self, method: str, context: object = None, number: int | None = None) -> Pending:
-        """Registers a request under `number`, if it is free, or the next id."""
+        """Registers a request under `number` if free, or the next id."""
         if number is not None and number not in self.pending and number not in self._late:
             id_ = number
         else:
@@ -218,14 +218,14 @@ def watch(wire: Tapped, tap: Tap) -> Callable[[], None]:
 
 
 class Wire(Protocol):
-    """A connection, for the session with a server."""
+    """A connection to a server."""
 
     @property
     def requests(self) -> Requests: ...
 
     @property
     def is_pipe(self) -> bool:
-        """Whether a request is written at once, without a connection to wait for."""
+        """Whether a request is written at once, without waiting for a connection."""
 
     @property
     def can_send(self) -> bool: ...

@@ -51,7 +51,7 @@ class _BadEncoding(httpx2.DecodingError):
 
 
 def chunks(response: httpx2.Response) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-    """The pieces of the body, within the context. Raises `httpx2.DecodingError`, `TransportError`."""
+    """The body's pieces, within the context. Raises `httpx2.DecodingError`, `TransportError`."""
     header = response.headers.get("content-encoding", "")
     encoding = header.strip().lower()
     if encoding in _NO_ENCODING:
@@ -117,7 +117,7 @@ class _Unfinished:
 
     @contextmanager
     def share(self, let_go: Callable[[], None]) -> Iterator[Callable[[int], bool]]:
-        """Yields a function of a response's size that returns whether it fits; `let_go` drops the bytes."""
+        """Yields a function of a response's size: whether it fits; `let_go` drops the bytes."""
         mine = 0
 
         def fits(size: int) -> bool:
@@ -134,8 +134,6 @@ class _Unfinished:
 
 
 class _EventTaker(Protocol):
-    """Takes what comes on an event stream."""
-
     def take_event(self, event: SseEvent, source: Pending | None) -> None: ...
 
     def take_long(self, head: bytes) -> None:
@@ -194,8 +192,9 @@ class Intake:
         source: Pending | None = None,
         events: _EventTaker | None = None,
     ) -> None:
-        """Takes the messages of a stream until `source` is settled. Raises `UpstreamLost` for a message over the limit
-        on a request's stream.
+        """Takes a stream's messages until `source` is settled.
+
+        Raises `UpstreamLost` for one over the limit on a request's stream.
         """
         taker = self if events is None else events
         async with chunks(response) as pieces:
@@ -229,7 +228,7 @@ class Intake:
             self._take(event.data, source)
 
     def take_body(self, body: bytes, pending: Pending) -> Envelope | BadMessage:
-        """The message of a body that answers a request; takes others in it."""
+        """The body's answer to a request; takes others in it."""
         text = envelope.one_line(self._tap(body))
         message = envelope.decode(text)
         if isinstance(message, BadMessage):
@@ -246,7 +245,7 @@ class Intake:
             self._take_answer(message, data, None)
 
     def settle_bad(self, pending: Pending, bad: BadMessage, data: bytes = b"") -> None:
-        """Settles a request whose answer cannot be read."""
+        """Settles a request with an unreadable answer."""
         self._requests.pending.pop(pending.id, None)
         pending.settle(placeholder(bad, data, pending.method))
 

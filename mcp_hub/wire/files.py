@@ -56,8 +56,8 @@ class _FileWriter:
 class PipeOutput(asyncio.Protocol):
     """The write side of a pipe or a socket.
 
-    `on_pressure` gets True when more than `limit` bytes wait, and False when the peer has read them. `close` is called
-    if it reads nothing for `patience` seconds, and `on_lost` if it closes a pipe.
+    `on_pressure` gets True when more than `limit` bytes wait, False when the peer has read them. Calls `close` after
+    `patience` seconds without reading, and `on_lost` if the peer closes a pipe.
     """
 
     def __init__(

@@ -98,7 +98,7 @@ class HttpWire(RemoteWire):
         return self._posts.status
 
     async def listen(self) -> None:
-        """Follows the common stream, if there is one; returns when the server has answered, or after a bound."""
+        """Follows the common stream, if any; returns at the server's answer, or after a bound."""
         answered = anyio.Event()
         self._exchanges.start("listen", partial(self._streams.listen, answered))
         with anyio.move_on_after(_PAUSE):
@@ -129,7 +129,7 @@ class _EventStreams:
         return self._server.stream("GET", headers)
 
     async def resume(self, pending: Pending, parser: EventParser, why: str) -> None:
-        """Resumes the stream of a request (SEP-1699). Raises `UpstreamLost`."""
+        """Resumes a request's stream (SEP-1699). Raises `UpstreamLost`."""
         pause, silent = _pause(parser, _PAUSE), 0
         while not pending.is_settled:
             last_id = parser.last_id
@@ -153,7 +153,7 @@ class _EventStreams:
             silent = 0 if parser.last_id != last_id else silent + 1
 
     async def listen(self, answered: anyio.Event) -> None:
-        """Follows the common stream; sets `answered` when the server has answered."""
+        """Follows the common stream; sets `answered` at the server's answer."""
         last_id, pause, silent, was_open = None, _PAUSE, 0, False
         while self._exchanges.can_send:
             parser, began, status = self.intake.parser(last_id), anyio.current_time(), 0
@@ -196,7 +196,7 @@ class _Posts:
 
     @property
     def takes_cancellations(self) -> bool:
-        """In the modern era the end of the request's connection says it all."""
+        """In the modern era the end of the connection cancels."""
         return not self._session.is_modern
 
     async def exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:

@@ -94,7 +94,7 @@ class RemoteClient(httpx2.AsyncClient):
 
     @property
     def moved_to(self) -> str | None:
-        """The target of the last redirect, without query, or None."""
+        """The last redirect's target without query, or None."""
         url = self._connections.moved_to
         return None if url is None else str(url.copy_with(query=None, fragment=None))
 
@@ -205,7 +205,7 @@ def _stamp(file: str | None) -> object:
 
 
 async def wrong_name(url: str) -> str | None:
-    """The problem with the name in a certificate of an unknown issuer. Makes two connections and sends nothing."""
+    """The name's problem in a certificate of an unknown issuer. Makes two connections, sends nothing."""
     parts = urlsplit(url)
     if parts.hostname is None or proxy(url) is not None:
         return None
@@ -282,6 +282,6 @@ def pinned(request: httpx2.Request, address: str, **extensions: object) -> httpx
 
 
 async def resolved(host: str) -> list[Address]:
-    """Addresses of a host in the system's order. Raises `OSError` for none."""
+    """Addresses in the system's order. Raises `OSError` for none."""
     infos = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return [ip_address(address[0]) for *_, address in infos]

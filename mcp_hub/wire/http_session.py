@@ -1,4 +1,4 @@
-"""The session of a Streamable HTTP connection, and the era that was settled on.
+"""The session of a Streamable HTTP connection, and its era.
 
 Source: specification 2025-11-25, basic/transports "Session Management"; 2026-07-28, basic/versioning "Backward
 Compatibility".
@@ -35,8 +35,8 @@ class HttpSession:
     """The session at a server, its headers, and the checks whether it has ended.
 
     `speaks`: era and version. `is_forgotten`: the server has lost the session, or changed its era. `still_modern`
-    checks the era after a doubtful refusal. `is_lost` checks the session (None: unclear); its argument: the refusal
-    names the session. `retire` refuses new messages.
+    checks the era after a doubtful refusal, `is_lost` the session (None: unclear); its argument: the refusal names the
+    session. `retire` refuses new messages.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class HttpSession:
             self.id = id_ if id_.isascii() and id_.isprintable() and id_ else None
 
     def may_be_lost(self, pending: Pending) -> bool:
-        """Whether an error answer may be about the session."""
+        """Whether an error may be about the session."""
         return self.id is not None and pending.method not in _CHECKS
 
     def may_have_changed(self, status: int | None, code: int | None, pending: Pending) -> bool:
@@ -97,7 +97,7 @@ class HttpSession:
         return code not in _MODERN_FAULTS and (code is None or not rpc_errors.is_reserved(code))
 
     def check_version(self, pending: Pending, code: int | None) -> None:
-        """Raises `NotSent` for the error of a version that was settled on."""
+        """Raises `NotSent` for a refusal of the settled version."""
         if self._is_settled(pending) and code == rpc_errors.UNSUPPORTED_VERSION:
             raise self._forget("the server no longer speaks the version that was settled on", "era_changed")
 

@@ -61,7 +61,6 @@ class _Input(asyncio.Protocol):
         self._transport: asyncio.ReadTransport | None = None
 
     async def attach(self, file: IO[bytes]) -> None:
-        """Reads a file, and owns it even if it fails."""
         try:
             await read_from(file, self)
         except BaseException:
@@ -74,7 +73,6 @@ class _Input(asyncio.Protocol):
         self._set_reading()
 
     def queue_last(self, lines: list[bytes]) -> None:
-        """Passes on lines behind all others."""
         if self._backlog:
             self._backlog += lines
         else:
@@ -82,7 +80,6 @@ class _Input(asyncio.Protocol):
                 self._take(line)
 
     def drop(self) -> deque[bytes | TooLong]:
-        """The lines that wait, which are not passed on."""
         backlog, self._backlog = self._backlog, deque()
         return backlog
 
@@ -357,7 +354,7 @@ class Pipe(Tapped):
             pending.settle(pending.doubtful)
 
     def _take_bad(self, bad: BadMessage, line: bytes, *, is_certain: bool = False) -> None:
-        """Settles the request that a bad line answers; `is_certain`: without an id, the sole one."""
+        """Settles the request of a bad line; `is_certain`: without an id, the sole one."""
         self.counts["bad"] += 1
         pending: Pending | None = None
         if bad.id is not None:

@@ -118,7 +118,7 @@ class Exchanges:
             pending.fail(error)
 
     def unreachable(self, exc: Exception, pending: Pending | None = None) -> None:
-        """Fails a request that found no connection, and closes if it was the last."""
+        """Fails a request without a connection; closes if it was the last."""
         server = self.server
         reason = f"cannot connect to {origin(server.url)}: {reason_of(exc)}"
         if pending is not None and len(self.requests.pending) > 1:
@@ -146,11 +146,11 @@ class Exchanges:
 
 
 class _Transport(Protocol):
-    """The form in which messages go to a server, and answers come back."""
+    """The form of messages to a server, and of its answers."""
 
     @property
     def takes_cancellations(self) -> bool:
-        """Whether a notification cancels a request; else the end of its connection does."""
+        """Whether a notification cancels a request; else its connection's end."""
 
     async def exchange(self, pending: Pending, params: RawJson, headers: Headers) -> None:
         """Sends a request; settles it if this response has the answer."""

@@ -68,7 +68,7 @@ class _Stream:
             raise self._failure
 
     async def read(self) -> None:
-        """Takes what the server says, and closes after it."""
+        """Takes all input, and closes after it."""
         code, reason = "connection_lost", "the event stream ended"
         try:
             async with self._server.stream("GET", {"accept": EVENT_STREAM}) as response:

@@ -1,9 +1,7 @@
-"""The background hub that stdio clients share: its folder, sockets and lifetime.
+"""The background hub that stdio clients share. It ends when stopped, idle, or replaced by a newer build.
 
-It ends when stopped, idle, or replaced by a newer build.
-
-* `hub`: the whole, with the clients that are connected
+* `hub`: the whole, with its clients
 * `claim`: the folder's lock, record and socket
-* `clients`: how clients come: hellos, answers, pipes
+* `clients`: hellos, answers, pipes
 * `sandboxes`: sandboxes from settings
 """

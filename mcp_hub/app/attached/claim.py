@@ -98,7 +98,7 @@ def _unix_socket() -> socket.socket:
 class PrivateSocket:
     """Listens at `path`, mode 0600, until closed. Raises `OSError`.
 
-    The caller holds the folder's lock, so that an existing socket is stale.
+    The caller holds the folder's lock: an existing socket is stale.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,13 +131,13 @@ class PrivateSocket:
             return False
 
     def restore(self) -> None:
-        """Listens again after the socket was removed. Raises `OSError`."""
+        """Listens again after removal. Raises `OSError`."""
         old, self._socket = self._socket, self._bound()
         anyio.notify_closing(old)
         old.close()
 
     async def accept(self) -> socket.socket:
-        """This user's next connection; others are closed."""
+        """This user's next connection; closes others."""
         while True:
             listening = self._socket
             try:
@@ -164,7 +164,7 @@ class PrivateSocket:
                 tasks.start_soon(take, await self.accept())
 
     def close(self) -> None:
-        """Stops listening; removes the socket if it is still its own."""
+        """Stops listening; removes the socket if still its own."""
         if self.is_there:
             with suppress(OSError):
                 self._path.unlink()

@@ -1,4 +1,4 @@
-"""Clients that come to a background hub: the hello of each, its answer, and the two pipes that it hands over."""
+"""Clients of a background hub: their hello, its answer, and the two pipes that they hand over."""
 
 import os
 import socket

@@ -49,8 +49,6 @@ _NOT_FOUND: Final = frozenset(("command_not_found", "lookup_failed"))
 
 
 class _HttpSide(Protocol):
-    """HTTP for the user's commands."""
-
     async def serve(self, connection: socket.socket) -> None:
         """Serves one connection of this user."""
 
@@ -290,7 +288,7 @@ async def _send(connection: socket.socket, data: bytes) -> None:
 def separate(app: App) -> None:
     """Gives each client its own process of a shared server that asks, so that nobody waits for others' answers.
 
-    A configured `scope` wins. Earlier callers keep the shared process. The next hubs know it.
+    A configured `scope` wins. Earlier callers keep the shared process.
     """
     for status in app.hub.statuses():
         server = app.settings.servers.get(status.server)
@@ -309,7 +307,7 @@ def widened(path: str, more: str) -> str:
 
 
 async def widen(app: App, env: MutableMapping[str, str], more: str) -> None:
-    """Adds to the search path, and retries servers whose program was not found."""
+    """Adds to the search path; retries servers whose program was not found."""
     path = widened(env.get("PATH", ""), os.pathsep.join(shared_folders(more)))
     if path == env.get("PATH", ""):
         return

@@ -89,7 +89,7 @@ class ToolApprovals(msgspec.Struct, frozen=True):
             raise Problem(404, "unknown_tool", message)
 
     def approve(self, server: str, tool: str, digest: str) -> None:
-        """Approves the definition with this digest; blocks. Raises `Problem` 409 if it has changed."""
+        """Approves the definition; blocks. Raises `Problem` 409 if it has changed."""
         missed: list[str] = []
         try:
             self.store.update(record_key(self.place, server), partial(_approved, tool, digest, missed))
@@ -165,7 +165,7 @@ class HubCuration(msgspec.Struct, frozen=True):
     """The folder of server logs, if kept."""
 
     async def waiting(self) -> list[WaitingTool]:
-        """Tools that differ from what was approved."""
+        """Tools that differ from those approved."""
         self.hub.catalog.view(None)  # looks at the tools, and so judges them
         return await anyio.to_thread.run_sync(self.approvals.waiting)
 

@@ -1,4 +1,4 @@
-"""Servers by the dashboard: their effective configuration with secrets masked; adds, edits, switches and removes them.
+"""Servers by the dashboard: shows their effective configuration, secrets masked; changes them.
 
 An edit that the hub cannot use is undone; one that would run a command only becomes a proposal.
 """

@@ -1,4 +1,4 @@
-"""The call history as a caller may see it: operators all calls, others those of their principal and profile."""
+"""The call history as a caller may see it: operators everything, others calls of their principal and profile."""
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
@@ -86,7 +86,6 @@ class _ToolDefinitions:
         self._digests: dict[tuple[str, str], tuple[Snapshot, str]] = {}
 
     def __call__(self) -> Digest:
-        """Finds the digests of the present definitions."""
         return partial(self._digest, {name: upstream.snapshot() for name, upstream in self._upstreams.items()})
 
     def _digest(self, snapshots: Mapping[str, Snapshot | None], server: str, tool: str) -> str:
@@ -340,7 +339,7 @@ def loss_text(loss: LostCalls) -> str:
 
 
 def journal_rules(settings: Settings, *, is_embedded: bool = False) -> JournalRules:
-    """The rules of the history: no texts with tokens; in an embedded hub only on request."""
+    """The history's rules: no texts with tokens; in an embedded hub only on request."""
     history, hub = settings.hub.history, settings.hub
     has_principals = bool(hub.tokens) or hub.http.oauth is not None or hub.http.allow_public
     keeping: KeepingNow = history.arguments or ("none" if has_principals else "full")
@@ -360,7 +359,7 @@ def keeping_of(settings: Settings, server: str, tool: str) -> ToolKeeping:
 
 
 def history_key(env: Mapping[str, str], store: EventStore) -> Callable[[], bytes]:
-    """Finds the key of hashes, which may block."""
+    """Finds the key of hashes; may block."""
     return lambda: shared_secret(store) or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
 
 

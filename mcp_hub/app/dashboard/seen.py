@@ -1,6 +1,5 @@
-"""Observes clients, ended calls, operators who watch, and a server's messages as on the wire.
-
-Messages are recorded for five minutes, in memory, and only on request.
+"""Observes clients, ended calls, watching operators, and on request a server's messages as on the wire, for five
+minutes, in memory.
 """
 
 from collections import deque

@@ -83,7 +83,7 @@ class HubWatch:
         return self._hub.changes.version
 
     async def state(self, caller: Caller, mode: DashboardMode) -> DashboardState:
-        """The whole state; its cursor fits its calls."""
+        """The cursor fits the calls."""
         servers, rows = await self.servers(caller), await self._rows(caller)
         epoch, seq = self.position  # at the same moment as the calls: what ends from now on is in the feed
         live, ended = self.live(caller), self._seen_by(caller, self._seen.recent.newest())

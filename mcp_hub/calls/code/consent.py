@@ -1,4 +1,4 @@
-"""Decides what a script may call now, and makes questions about calls: of scripts, and of rules that ask. Pure.
+"""Decides what a script may call now, and asks. Pure.
 
 Modes: `reads` refuses every tool not known as read-only, `ask` asks the caller, `all` asks nothing.
 """

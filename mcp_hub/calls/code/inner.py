@@ -1,4 +1,4 @@
-"""One inner call: looked up after a takeover, its ending as the script gets it."""
+"""One inner call, and its ending for the script."""
 
 import math
 from collections.abc import Awaitable, Callable, Collection
@@ -54,13 +54,13 @@ class _Port(Protocol):
         """The mode of the caller's profile."""
 
     async def tools(self, call: Call, code: str) -> tuple[dict[str, str], str]:
-        """Exported names of the tools that occur in the code, by Python name, and their stubs."""
+        """Exported names of the code's tools, by Python name, and their stubs."""
 
     def signatures(self, call: Call, message: str) -> list[str]:
-        """Lines of the tools that a message about a script names, or nearly names."""
+        """Lines of tools that a message about a script names, or nearly."""
 
     def traits(self, call: Call, tool: str) -> Collection[str] | None:
-        """The traits of `consent` that a tool has; None: the caller has no such tool."""
+        """The tool's traits; None: the caller has no such tool."""
 
     def begin(self, call: Call, inner: InnerCall, *, must_read: bool) -> CallHandle:
         """Sends an inner call. Raises `RpcError`."""
@@ -187,7 +187,7 @@ def result_event(inner: InnerCall, ending: Ending | None) -> ToolResult:
 
 
 def content_of(result: RawJson) -> RawJson | None:
-    """The array of blocks; None without one."""
+    """The array of blocks, if any."""
     try:
         content = msgspec.json.decode(result, type=_Content).content
     except (msgspec.DecodeError, RecursionError):

@@ -94,7 +94,7 @@ class _Script:
                 return step
 
     async def feed(self) -> CodeStep:
-        """The step after all present outcomes. Raises `CodeError`, `RpcError`."""
+        """The step after all outcomes. Raises `CodeError`, `RpcError`."""
         fed = self._state.unfed
         answers = {inner.id: inner.answer for inner in fed}
         while True:
@@ -298,7 +298,7 @@ def _epoch(call: Call, parts: CodeParts) -> int:
 
 
 def _may_send(call: Call, channel: CallChannel, streams: StreamTable, *, is_lasting: bool) -> bool:
-    """Whether all events so far are safe, no other hub can have the run, and it was not cancelled."""
+    """Whether all events are safe, no other hub can have the run, and it is not cancelled."""
     writer = streams.owned(call.id)
     if writer is None or writer.is_over or channel.stopping is not None:
         return False
@@ -308,7 +308,7 @@ def _may_send(call: Call, channel: CallChannel, streams: StreamTable, *, is_last
 
 
 async def calls_made(streams: StreamTable, id_: CallId) -> list[JsonObject]:
-    """The calls in the log: of each its tool, and whether it failed or has no result."""
+    """The calls in the log: tool, and whether it failed or has no result."""
     calls: dict[str, JsonObject] = {}
     after = 0
     try:

@@ -1,7 +1,7 @@
 """All runs of a hub: begun, continued, and the same code again.
 
-Equal code of the same caller is answered with the run that is under way, or that has ended in the last ten minutes
-without anybody who took its result: a client's time-out must not double the writes.
+A caller's equal code gets the result of the run under way, or of one that ended within ten minutes and whose result
+nobody took: a client's time-out must not double the writes.
 """
 
 import math
@@ -54,7 +54,7 @@ class _Arguments(msgspec.Struct):
 
 
 class _EarlierRun(RpcError):
-    """Another hub runs the same code, and its run comes first."""
+    """Another hub's run of this code comes first."""
 
     def __init__(self, id_: CallId) -> None:
         super().__init__(f"The same code runs as {id_}.")
@@ -62,7 +62,7 @@ class _EarlierRun(RpcError):
 
 
 class CodeRuns:
-    """Runs of `run_code`, and of scripts that are tools. Continues those of lost hubs as an `Upstream` does."""
+    """Runs of `run_code` and script tools; continues lost hubs' runs."""
 
     name = OWN
 
@@ -105,7 +105,7 @@ class CodeRuns:
         return await self.run(call, channel, arguments.code, is_new=arguments.again)
 
     async def run(self, call: Call, channel: CallChannel, code: str, *, is_new: bool = False) -> Completed:
-        """Runs `code`, unless it is running or its last result was not received; in any case if it `is_new`."""
+        """Runs `code`, unless it runs or its last result was not received; `is_new`: always."""
         alike = likeness(call, code)
         if call.upstream != OWN:
             channel.continuable(unbegun(self._parts, call, code), is_quiet=True)
@@ -196,7 +196,6 @@ class CodeRuns:
         return Completed.of(text, is_error=True)
 
     async def _with_calls(self, error: RpcError, id_: CallId) -> RpcError:
-        """The error with the list of calls made."""
         if not error.symbol.startswith("code_"):
             return error
         data = {**(error.data or {}), "calls": await calls_made(self._streams.table, id_)}
@@ -217,9 +216,9 @@ class CodeRuns:
     # -- the same code again
 
     async def _answered(self, call: Call, channel: CallChannel, alike: str) -> Completed | None:
-        """The result of the run that answers for equal code; None: this call has the place of the next one.
+        """The result of the run with equal code; None: this call is next.
 
-        Raises `StoreUnavailable`, `CallCancelled`, and the error of that run.
+        Raises `StoreUnavailable`, `CallCancelled`, and that run's error.
         """
         while (id_ := self._running.get(alike)) is not None or alike in self._searching:
             if id_ is not None and self._streams.table.owned(id_) is not None:
@@ -253,10 +252,10 @@ class CodeRuns:
         return [row for row in equal if self._streams.shows(call.profile, row)]
 
     async def _stays_alone(self, call: Call, channel: CallChannel) -> None:
-        """Looks for equal code that began at another hub at the same time; both streams are stored by now.
+        """Looks for equal code begun at another hub at the same time; both streams are stored by now.
 
-        The later one joins the earlier one, and calls nothing. The earlier one waits for that, and ends if the later
-        one has not seen it. One that may have written is joined in any case. Raises `_EarlierRun`, `RpcError`.
+        The later one joins the earlier one. The earlier one waits for that, and ends if not seen by the later one. One
+        that may have written is always joined. Raises `_EarlierRun`, `RpcError`.
         """
         mine = self._streams.table.owned(call.id)
         if mine is None or call.upstream != OWN or (arguments := _arguments(call)).again:
@@ -350,7 +349,7 @@ def _likeness_in(row: StreamInfo, call: Call) -> str:
 def _is_concurrent(row: StreamInfo, mine: StreamInfo) -> bool:
     """Whether its run has called writing tools since mine began, or is about to.
 
-    Of two that began at the same hub, the later one has seen the other, or runs since its caller asked for it.
+    Two runs of one hub know each other.
     """
     if row.id == mine.id or (row.owner == mine.owner and row.epoch == mine.epoch == 1):
         return False

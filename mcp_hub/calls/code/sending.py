@@ -1,7 +1,6 @@
 """The inner calls of one run: held, let go, asked for, sent, followed. Changes the state; commits nothing.
 
-A call that runs here is followed without a task of its own: its questions go to the script's caller as they come, its
-ending is taken by the task of the run.
+Calls here have no task: questions go to the script's caller, endings to the run's task.
 """
 
 from collections import deque
@@ -111,7 +110,6 @@ class _Follower:
         return None
 
     def close(self) -> None:
-        """The script has ended, or this hub stops."""
         self._reader.close()
         if not self._channel.survives:
             self._handle.cancel("its script has ended")
@@ -160,7 +158,6 @@ class _Inbox:
             self._endings.append((follower.inner.id, follower.stream, ending))
 
     def close(self) -> None:
-        """Follows nothing any more."""
         followers, self._followers = self._followers, {}
         for follower in followers.values():
             follower.close()
@@ -253,7 +250,7 @@ class InnerCalls:
     # -- calls that go
 
     def release(self) -> list[InnerCall]:
-        """Lets held calls go with the next commit, by the present rules; refused ones get their outcome."""
+        """Lets held calls go with the next commit, by present rules; refused ones get their outcome."""
         state, sends = self._state, []
         waiting = state.held
         limits = self._parts.port.limits
@@ -319,9 +316,9 @@ class InnerCalls:
         self._keep()
 
     def send(self, inner: InnerCall, tasks: TaskGroup, *, is_judged: bool = False) -> None:
-        """Sends a call that is committed as sent, and follows it, in `tasks` if need be. `is_judged`: just now.
+        """Sends and follows a call committed as sent, in `tasks` if need be. `is_judged`: just now.
 
-        One that the rules of this moment do not let go is held again: they may have changed during the commit.
+        Rules that have changed during the commit may hold it again.
         """
         self._tasks = tasks
         if not inner.tool:
@@ -347,7 +344,7 @@ class InnerCalls:
         return verdict == "go" and (inner.effect.writes or consent.READ_ONLY in traits)
 
     def look_up(self, tasks: TaskGroup) -> None:
-        """Looks up the calls that another hub may have sent."""
+        """Looks up calls that another hub may have sent."""
         self._tasks = tasks
         for inner in self._state.in_flight:
             self._look_up(inner)

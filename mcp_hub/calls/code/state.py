@@ -39,9 +39,7 @@ class _Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class _Effect(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`writes`: the tool is not known as read-only. `repeats`: it may be called again. `is_cleared`: its caller
-    agreed.
-    """
+    """`writes`: not known as read-only. `repeats`: may be called again. `is_cleared`: the caller agreed."""
 
     writes: bool = False
     repeats: bool = False
@@ -57,7 +55,7 @@ class _Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class InnerCall(msgspec.Struct, omit_defaults=True):
-    """A call that a script waits for. `id` is the engine's, `key` that of events.
+    """A script's call. `id` is the engine's, `key` that of events.
 
     `tool` is the exported name; empty for a sleep `until` a time in Unix seconds.
     """
@@ -127,9 +125,7 @@ class InnerCall(msgspec.Struct, omit_defaults=True):
 
 
 class _History(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Lost workers, the begin of what was printed. `may_write`: writing calls may have been sent, since no other hub
-    runs the same code.
-    """
+    """Lost workers, the begin of the output. `may_write`: writing calls may have been sent."""
 
     crashes: int = 0
     printed: str = ""
@@ -137,10 +133,10 @@ class _History(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunState(msgspec.Struct, omit_defaults=True):
-    """A run. `names` has the exported names of the tools that occur in `code`, by Python name.
+    """A run. `names`: exported names of tools in `code`, by Python name.
 
-    `allowed`: grants of `consent` for tools that may be called with any arguments in this run. `calls`, `writes`,
-    `ended` and `outcomes` are counts.
+    `allowed`: grants for tools that may be called with any arguments. `calls`, `writes`, `ended` and `outcomes` are
+    counts.
     """
 
     code: str
@@ -173,7 +169,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
         self.history = replace(self.history, may_write=True)
 
     def unsend(self) -> None:
-        """Holds writing calls again, none of which was sent before `claim`."""
+        """Holds writing calls again; none was sent before `claim`."""
         if self.history.may_write:
             return
         self.writes = 0
@@ -196,7 +192,7 @@ class RunState(msgspec.Struct, omit_defaults=True):
         return InnerCall.held(call, "", new_call_id(), wall + seconds)
 
     def send(self, inner: InnerCall, *, writes: bool = False, repeats: bool = True) -> None:
-        """Notes that a call may be sent from the next commit on."""
+        """Notes that it may be sent from the next commit on."""
         inner.send(writes=writes, repeats=repeats)
         self.writes += writes
 
@@ -273,14 +269,12 @@ def not_resumable(reason: str) -> RpcError:
 
 
 class _Record(msgspec.Struct):
-    """A `StreamInfo.continuation`, as far as it is read here."""
-
     state: _Sealed = msgspec.field(name="how")
     call: msgspec.Raw = _NULL
 
 
 def writes_of(continuation: bytes | None) -> Literal["", "soon", "perhaps"]:
-    """Whether a run with this last record may have called writing tools, or was about to; its seal is not looked at."""
+    """Whether a run with this record may have called writing tools, or was about to; its seal is not checked."""
     try:
         record = msgspec.json.decode(continuation or b"", type=_Record)
         state = msgspec.json.decode(record.state.run, type=RunState)
@@ -300,7 +294,7 @@ def likeness_of(continuation: bytes | None) -> str:
 
 
 def likeness(call: Call, code: str) -> str:
-    """A digest of what runs of the same code of the same caller have in common."""
+    """A digest shared by runs of one caller's same code."""
     arguments = None if call.upstream == OWN else call.params  # of a script that is a tool
     same = call.principal, call.profile, call.directory, call.upstream, code, arguments
     return "code:" + hashlib.sha256(msgspec.json.encode(same, order="sorted")).hexdigest()

@@ -1,7 +1,7 @@
-"""One webhook: signed POSTs, each once more until it is taken or given up, in order, from a stored cursor.
+"""One webhook: signed POSTs in order, repeated until taken or given up, from a stored cursor.
 
-Every URL here comes from a client: its host is resolved once for a message, and the connection goes to a checked
-address. The cursor is stored after a 2xx, before the next message.
+Every URL comes from a client: its host is resolved once for a message; the connection goes to a checked address. The
+cursor is stored after a 2xx, before the next message.
 """
 
 import random
@@ -106,9 +106,8 @@ class Callbacks:
         return _Callback(self, url, subscription)
 
     async def verify(self, url: str, key: bytes, subscription: str) -> None:
-        """Sends a challenge, which has to come back, unless the origin publishes that the URL takes messages.
-
-        Raises the extension's CallbackEndpointError.
+        """Sends a challenge, which must come back, unless the origin publishes that the URL takes messages. Raises the
+        extension's CallbackEndpointError.
         """
         body = control_body("verification", challenge=(challenge := token_hex(32)))
         async with self.to(url, subscription) as callback:
@@ -164,7 +163,7 @@ class _Callback:
         return await self._outcome(partial(httpx2.Request, "POST", self._url, headers=headers, content=body), is_read)
 
     async def is_published(self) -> bool:
-        """Whether the document of the URL's origin, which has to have TLS, covers the URL. Raises nothing."""
+        """Whether the origin's document, by TLS, covers the URL. Raises nothing."""
         if (parts := urlsplit(self._url)).scheme != "https":
             return False
         request = partial(httpx2.Request, "GET", f"https://{parts.netloc}{RECEIVERS}", headers=_HEADERS)
@@ -218,7 +217,7 @@ class Deliverer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WebhookDelivery:
-    """Delivers one subscription of this hub. `reader` is behind the record's cursor."""
+    """Delivers one subscription. `reader` is behind the record's cursor."""
 
     def __init__(self, deliverer: Deliverer, row: StreamInfo, webhook: Webhook, reader: FeedReader | None) -> None:
         self.row = row
@@ -293,7 +292,6 @@ class WebhookDelivery:
             return await self._again()
 
     async def _again(self) -> bool:
-        """Waits until the next attempt to read, or a ring."""
         self._close()
         await self.bell.wait(self._pause)
         self._pause = min(2 * self._pause, _LOOK)
@@ -325,7 +323,7 @@ class WebhookDelivery:
         return await self._send(callback, id_, object_bytes(delivered(occurrence, self.webhook.name, cursor)), cursor)
 
     async def _send(self, callback: _Callback, id_: str, body: bytes, cursor: str) -> bool:
-        """Whether the message was taken or given up; else everything behind the stored cursor is looked at again."""
+        """Whether the message was taken or given up; else it is read again."""
         counts, server, pauses, due = self._deliverer.counts, self.webhook.server, list(_PAUSES), 0.0
         while True:
             if not self._may_send():

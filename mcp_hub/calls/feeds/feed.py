@@ -1,4 +1,4 @@
-"""The owner's side of one feed: writes occurrences, each once, before the server's cursor behind them counts."""
+"""The owner's side of one feed: writes occurrences once, before the server's cursor behind them counts."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class _Continuation(msgspec.Struct, frozen=True):
 
 
 def continuation_of(row: StreamInfo) -> tuple[Topic, tuple[str, ...], str | None, float] | None:
-    """Topic, modes of delivery, the server's cursor, and the last use; None for an unreadable one."""
+    """Topic, modes, the server's cursor, and last use; None: unreadable."""
     read = read_as(msgspec.Raw(row.continuation or b""), _Continuation)
     if read is None:
         return None
@@ -67,8 +67,8 @@ def continuation_of(row: StreamInfo) -> tuple[Topic, tuple[str, ...], str | None
 class ServerFeed:
     """One subscription. `keep` returns the seconds that occurrences are readable.
 
-    `cursor` is the server's, behind all that is stored. It `has_stood` once the server has accepted the subscription.
-    `used` is in Unix seconds.
+    `cursor` is the server's, behind all that is stored. It `has_stood` once the server has accepted. `used` is in Unix
+    seconds.
     """
 
     def __init__(self, topic: Topic, modes: Sequence[str], stream_log: StreamLog, keep: Callable[[], float]) -> None:
@@ -86,10 +86,7 @@ class ServerFeed:
     # -- earlier hubs ------------------------------------------------------------------------------
 
     async def resume(self, row: StreamInfo, cursor: str | None, stream: Stream | None = None) -> None:
-        """Continues behind this row, in its `stream` if that runs, as of the row, and is this hub's.
-
-        Raises `StoreError`.
-        """
+        """Continues behind this row, in its `stream` if that runs and is this hub's. Raises `StoreError`."""
         self.cursor, self.stream = cursor, stream
         if stream is not None and (continuation := continuation_of(row)) is not None:
             stream.own()
@@ -123,9 +120,8 @@ class ServerFeed:
         return self._state.accepted.is_set() and self._state.failure is None
 
     async def stands(self) -> None:
-        """Waits until the server has accepted the subscription.
-
-        Raises the `RpcError` with which it refused, `DeadlineExceeded`, and `KeyTaken` if another hub has subscribed.
+        """Waits until the server accepts. Raises the `RpcError` with which it refused, `DeadlineExceeded`, and
+        `KeyTaken` if another hub has subscribed.
         """
         with anyio.move_on_after(_BEGIN) as patience:
             await self._state.accepted.wait()
@@ -266,7 +262,7 @@ class ServerFeed:
         )
 
     async def touch(self) -> None:
-        """Writes that the feed was used, now and then. Raises `StoreError`."""
+        """Writes the feed's use now and then. Raises `StoreError`."""
         if self.stream is not None and self.used - self._state.written_use > _MOST_UNWRITTEN:
             async with self._state.turn:
                 await self._append([], "working", self.cursor, wall_time())
@@ -284,8 +280,8 @@ class ServerFeed:
 
 
 class _State:
-    """`accepted` is set with the first answer, `failure` if that was a refusal; `problem`: why it does not deliver now;
-    `ids` are those of the last lines up to line `last`.
+    """`accepted` is set with the first answer, `failure` if it was a refusal; `problem`: why nothing is delivered now;
+    `ids`: of the last lines up to `last`.
     """
 
     def __init__(self) -> None:

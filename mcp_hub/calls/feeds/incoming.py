@@ -1,8 +1,7 @@
 """Webhooks of servers that deliver in no other way: verified before they are parsed, stored before they are answered.
 
-The address and the secret of a subscription follow from the deployment's key and its topic, so that nothing of them is
-stored, and each replica can verify. A replica that does not own the feed hands a message to its owner, and answers once
-the message is in the log.
+Address and secret follow from the deployment's key and the topic: neither is stored, each replica can verify. A replica
+hands a message to the feed's owner, and answers once it is logged.
 """
 
 import hmac
@@ -62,8 +61,6 @@ _NULL: Final = msgspec.Raw(b"null")
 
 
 class _Reply(NamedTuple):
-    """The answer to a message."""
-
     status: int
     body: bytes = b""
     reason: str = ""
@@ -250,7 +247,7 @@ class Incoming:
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def takes(self, id_: str) -> bool:
-        """Whether an id is of this deployment. To be looked at before a body is read. Raises `StoreUnavailable`."""
+        """Whether an id is of this deployment. Check before a body is read. Raises `StoreUnavailable`."""
         is_of_hub = _ID.fullmatch(id_) is not None and hmac.compare_digest(id_[_HALF:], self._proof(id_[:_HALF]))
         self.refused += not is_of_hub
         return is_of_hub

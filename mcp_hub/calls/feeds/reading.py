@@ -1,4 +1,4 @@
-"""Readers of a feed: they pull from its durable streams, one after the other, and have no queue."""
+"""Readers of a feed: they pull from its durable streams in turn, without a queue."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -47,7 +47,7 @@ class Topic(msgspec.Struct, frozen=True):
 
 
 def feed_key(digest: str) -> str:
-    """The principal of the streams of the feed with this digest of its topic."""
+    """The principal of the feed with this topic's digest."""
     return _PREFIX + digest
 
 
@@ -82,7 +82,7 @@ def mark_line(at: float, *, gap: bool) -> bytes:
 
 
 def end_line(at: float, error: RpcError) -> bytes:
-    """The last line of a subscription that its server has ended."""
+    """The last line of a subscription that its server ended."""
     return msgspec.json.encode({"at": at, "end": error_member(error)})
 
 
@@ -92,7 +92,7 @@ def _end_in(text: bytes) -> RpcError | None:
 
 
 def read_line(text: bytes) -> tuple[float, RawObject | None, bool]:
-    """Time, occurrence, and whether something may be missing before it; an unreadable line is a gap."""
+    """Time, occurrence, whether some may be missing before; an unreadable line is a gap."""
     try:
         line = msgspec.json.decode(text, type=_Line)
     except (msgspec.DecodeError, RecursionError):
@@ -105,7 +105,7 @@ def cursor_of(stream: CallId, seq: int) -> str:
 
 
 def cursor_in(text: str) -> tuple[CallId, int] | None:
-    """The stream and the number of the last line that was read; None for no cursor of a feed."""
+    """The stream and its last read line; None: not a feed's cursor."""
     match = _CURSOR.fullmatch(text)
     return None if match is None else (CallId(match[1]), int(match[2]))
 
@@ -135,7 +135,6 @@ class _Page:
         self.end = end
 
     def miss(self) -> None:
-        """Something is missing behind what was read."""
         if self.occurrences:
             self.is_next_truncated = True
         else:
@@ -158,8 +157,8 @@ class _Page:
 class FeedReader:
     """Reads one feed behind `cursor`, which is safe to keep after each `read`.
 
-    `problem`: the server does not deliver at present; `ended`: why the subscription is over. `floor`: lines of before
-    then, in Unix seconds, are skipped. Close it.
+    `problem`: the server does not deliver now; `ended`: why the subscription is over. `floor`: earlier lines, in Unix
+    seconds, are skipped. Close it.
     """
 
     def __init__(
@@ -193,7 +192,7 @@ class FeedReader:
         self.wake()
 
     async def begin(self, after: str | None) -> None:
-        """Begins behind a cursor; None: with what happens from now on. Raises `StoreError`."""
+        """Begins behind a cursor; None: from now on. Raises `StoreError`."""
         position = None if after is None else cursor_in(after)
         stream = None if position is None else await self._open_stream(*position)
         if stream is not None and position is not None and position[1] <= stream.row.last:
@@ -223,7 +222,7 @@ class FeedReader:
 
     @property
     def is_stranded(self) -> bool:
-        """Whether all is read of a stream that has ended, though the subscription is not over."""
+        """Whether an ended stream is read, though the subscription is not over."""
         reader = self._reader
         return reader is not None and reader.at_end and self.ended is None and self._page.end is None
 
@@ -274,7 +273,6 @@ class FeedReader:
             self._follow(newest, newest.row.first - 1)
 
     async def _follow_owner(self, reader: StreamReader) -> None:
-        """Another hub writes the stream now."""
         stream = await self._open_stream(reader.stream.row.id, reader.cursor)
         if stream is None:
             await self._restart()
@@ -282,13 +280,12 @@ class FeedReader:
             self._follow(stream, reader.cursor)
 
     async def _fetched(self, reader: StreamReader) -> None:
-        """Waits for the page that is read from the store."""
         while reader.is_behind and not reader.has_more and reader.failed is None:
             await self._news.wait()
             self._news = anyio.Event()
 
     async def wait(self) -> None:
-        """Waits until `read` has something, or the subscription has news."""
+        """Waits for occurrences, or news of the subscription."""
         if self.has_more or self._page.is_truncated:
             await anyio.lowlevel.checkpoint()
         else:

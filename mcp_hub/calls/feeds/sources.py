@@ -1,8 +1,7 @@
 """Subscriptions at servers that have the extension: by polls, and by a stream.
 
-A source runs one subscription from a server's cursor on (None: from now) until it fails. `take` stores occurrences with
-the server's cursor behind them, and is awaited before anything behind that cursor is requested. Its first call says
-that the subscription stands.
+A source runs from a server's cursor on (None: from now) until it fails. `take` stores occurrences with the cursor
+behind them, and is awaited before any further request. Its first call: the server has accepted.
 """
 
 import math
@@ -165,9 +164,9 @@ async def streamed(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell:
 
 
 async def _stored(heard: _Heard, cursor: str | None, take: Take, tell: Tell) -> RpcError | None:
-    """Stores what is heard until the end; the error with which the server ends the subscription, if it does.
+    """Stores messages until the end; returns the server's error, if any.
 
-    The `active` of a server that can replay has a cursor. A later message without one leaves that of the one before.
+    The `active` of a server that can replay has a cursor. A later message without one keeps the one before.
     """
     while messages := await heard.next():
         batch: list[RawObject] = []
@@ -204,7 +203,7 @@ def _error(params: RawObject) -> RpcError:
 
 
 def first_of(sources: Sequence[Source]) -> Source:
-    """The first source that the server does not refuse, whatever it has declared. Raises as the last one."""
+    """The first source that the server does not refuse. Raises as the last one."""
 
     async def run(ask: Ask, topic: Topic, cursor: str | None, take: Take, tell: Tell) -> RpcError | None:
         has_stood = False

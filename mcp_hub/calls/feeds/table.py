@@ -1,4 +1,4 @@
-"""All feeds of this hub: begun by readers, continued after another hub's end, ended when nobody reads them."""
+"""All feeds of this hub: begun by readers, continued after another hub's end."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -75,7 +75,6 @@ class _Topics:
 
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[None]:
-        """Begins and ends a feed one at a time."""
         turn = self.turns.setdefault(key, anyio.Lock())
         try:
             async with turn:
@@ -124,7 +123,7 @@ class Feeds:
     async def open(
         self, topic: Topic, modes: Collection[str], after: str | None, principal: str, max_age: float | None = None
     ) -> FeedReader:
-        """A reader behind the cursor `after`; None: from now on. The feed begins, unless it runs at some hub.
+        """A reader behind the cursor `after`; None: from now on. The feed begins, unless some hub runs it.
 
         `max_age` in seconds bounds what is read again. Raises the server's `RpcError`, `Busy`, `StoreError`.
         """
@@ -253,7 +252,6 @@ class Feeds:
         self._leave(feed)
 
     def _hear(self, message: Message) -> bool:
-        """Takes that another hub has claimed the durable stream of a feed."""
         if message.kind != "lost" or (tasks := self._tasks) is None:
             return False
         feeds = [feed for feed in self._feeds.values() if feed.stream and feed.stream.row.id == message.stream]
@@ -354,7 +352,7 @@ class Feeds:
     # -- durable streams --------------------------------------------------------------------------------------------
 
     def _written(self, key: str) -> Stream | None:
-        """The stream that this hub writes, unless another one may have claimed it and written more."""
+        """The stream that this hub writes, unless claimed by another."""
         feed = self._feeds.get(key)
         stream = None if feed is None else feed.stream
         if stream is None or stream.failed is not None or stream.is_lost:

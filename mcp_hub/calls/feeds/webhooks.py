@@ -1,7 +1,7 @@
 """Webhooks of clients: subscriptions in the store, each delivered by one hub from its own stored cursor.
 
-A subscription is a durable stream without events: its row has the record, its owner delivers. The owner's end hands it
-to another hub, which sends again what has no stored 2xx. Another hub's refresh reaches the owner as a message.
+A subscription is a durable stream without events: its row has the record, its owner delivers. After the owner's end
+another hub sends again what has no stored 2xx. A refresh at another hub reaches the owner as a message.
 """
 
 import base64
@@ -103,7 +103,7 @@ class Webhooks:
         return len(self._running)
 
     def outcomes(self, outcome: str) -> dict[str, int]:
-        """Messages and attempts with this outcome since the hub started, by server."""
+        """Messages and attempts since the start, by server."""
         return {server: count for (name, server), count in self.counts.items() if name == outcome}
 
     async def run(self) -> None:
@@ -347,7 +347,7 @@ class Webhooks:
 
 @contextmanager
 def _patience() -> Iterator[None]:
-    """Raises `StoreUnavailable` if the store does not take a change in time; it may take it later."""
+    """Raises `StoreUnavailable` if the store is late; it may take the change later."""
     with anyio.move_on_after(_HEARD) as patience:
         yield
     if patience.cancelled_caught:

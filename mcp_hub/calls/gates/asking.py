@@ -1,9 +1,9 @@
 """Asks for a person's yes to one call, before anything of it is sent.
 
-The caller is asked if it can be, and if the rule lets it. Else people are: on the dashboard, or by a link. What they
-are asked is not a question in the call's log, so that none of the caller's own ways can answer it.
+The caller is asked if it can be and the rule lets it; else people: on the dashboard, or by a link. Their question is
+not in the call's log, so that the caller cannot answer it.
 
-The wait is durable: another hub that takes the call up asks again, and a link that was sent is valid there.
+The wait is durable: another hub that takes the call up asks again, and a sent link is valid there.
 """
 
 import secrets
@@ -55,8 +55,7 @@ _Key = tuple[str, ...]
 class AskRule(msgspec.Struct, frozen=True):
     """A rule at `path` of the configuration. `always`: each call, else all arguments once in a session.
 
-    `by_person` leaves the caller out. Without `tests` it holds for every call; with `unread_only` not for read-only
-    tools.
+    `by_person` leaves the caller out. Without `tests` it holds for every call; `unread_only`: not for read-only tools.
     """
 
     path: str
@@ -67,7 +66,7 @@ class AskRule(msgspec.Struct, frozen=True):
 
 
 def strictest(rules: Sequence[AskRule], facts: Facts, *, is_read_only: bool) -> AskRule | None:
-    """All rules that hold for a call, as one; None: nobody is asked."""
+    """All rules of a call, as one; None: nobody is asked."""
     applicable = [rule for rule in rules if not (rule.unread_only and is_read_only) and is_met(rule.tests, facts)]
     if not applicable:
         return None
@@ -95,7 +94,7 @@ _wait_of = msgspec.json.Decoder(_Wait).decode
 
 
 class PendingAsk:
-    """A call that waits for people. `ticket` opens it; it is empty where another hub has sent the link."""
+    """A call that waits for people. `ticket` opens it; empty where another hub has sent the link."""
 
     def __init__(self, call: Call, wait: _Wait, ticket: str, note_sent: Callable[[], None]) -> None:
         self.call = call
@@ -162,7 +161,7 @@ Notify = Callable[[PendingAsk], bool]
 
 
 class Asking:
-    """The gate `ask` of one hub. `seconds`: for an answer. `definition`: the hash of a tool's present definition.
+    """The gate `ask`. `seconds`: for an answer. `definition`: the hash of a tool's present definition.
 
     `notify` sends links. `is_offered`: whether the caller gets the tool now; `admits`: whether its token, or its
     issuer's, is still taken.
@@ -295,7 +294,7 @@ class Asking:
             channel.times.end_wait()
 
     async def _awaited(self, pending: PendingAsk, patience: float) -> tuple[str, str]:
-        """The answer, and who gave it; `patience` in seconds with people who may be on their way."""
+        """The answer and its giver; `patience`: seconds with people perhaps on their way."""
         while (seconds := pending.expires - wall_time()) > 0:
             people, since = self._gates.people, wall_time() - pending.since
             is_alone = people is None or not people()
@@ -317,7 +316,7 @@ class Asking:
 
 
 def changed(call: Call) -> InvalidParams:
-    """The error for a tool that is not the one that was shown any more."""
+    """The tool is not the one that was shown."""
     name = exported_name(call)
     reason = "its definition has changed since a person was asked, or a filter hides it now"
     return not_approved(f"{name} was not called: {reason}. Call it again.")

@@ -1,8 +1,8 @@
 """Kept results of tools that only read, by server, tool, arguments and account.
 
-A result is kept if it is complete, not an error, and nobody was asked on its way. It is used for the time in the tool's
-settings, until the server restarts, its lists change, or a login to it changes. 10,000 results at most; the
-one used longest ago goes first. `_meta` of a call is not part of the key.
+A result is kept if it is complete, not an error, and nobody was asked. It lasts for the time in the tool's settings,
+until the server restarts, its lists change, or a login to it changes. At most 10,000; the least recently used goes
+first. `_meta` of a call is ignored.
 """
 
 import hashlib
@@ -52,8 +52,6 @@ class _Run(msgspec.Struct, eq=False):
 
 
 class _Kept(msgspec.Struct, frozen=True):
-    """A result, split where its age is put."""
-
     head: bytes
     tail: bytes
     era: Era
@@ -89,7 +87,7 @@ class ResultCache:
         self.size = 0
 
     def resize(self, room: int) -> None:
-        """Takes so many bytes from now on."""
+        """Takes `room` bytes from now on."""
         self.room = room
         self._fit()
 
@@ -105,7 +103,7 @@ class ResultCache:
         return _CacheStep(self, seconds) if seconds else None
 
     def drop(self, server: str, account: str | None = None) -> None:
-        """Forgets what a server has answered: to all, or over the connection with this topic."""
+        """Forgets all results, or those of the connection with this topic."""
         for key in [key for key in self._runs if key[0] == server and account in (None, key[1])]:
             self._forget(self._runs.pop(key))
 
@@ -114,9 +112,8 @@ class ResultCache:
             self._remove(key)
 
     def run(self, call: Call) -> _Run | None:
-        """The present state of the server for the call's account; None if it is unknown.
-
-        So it is without an open connection: another hub may have removed the account.
+        """The server's state for the call's account; None if unknown or without an open connection: another hub may
+        have removed the account.
         """
         upstream = self._upstreams.get(call.upstream)
         if upstream is None:
@@ -139,7 +136,7 @@ class ResultCache:
         return run
 
     def may_keep(self, call: Call) -> bool:
-        """Whether the tool only reads; warns once of one that does more."""
+        """Whether the tool only reads; warns once if not."""
         if self._reads_only(call):
             return True
         tool = call.upstream, own_name(call)
@@ -158,7 +155,7 @@ class ResultCache:
         return Completed(entry.head + age + entry.tail, entry.era)
 
     def keep(self, key: bytes, run: _Run, completed: Completed) -> None:
-        """Keeps a result, if there is room and its server is still the same."""
+        """Keeps a result that fits, if its server is still the same."""
         parts = _split(completed)
         if parts is None or sum(map(len, parts)) + _EACH > self.room // _SHARE:
             return
@@ -236,7 +233,6 @@ def _are_same(before: Snapshot | None, after: Snapshot | None) -> bool:
 
 
 def _is_complete(completed: Completed) -> bool:
-    """Whether a result has all of an answer, and not an error."""
     if is_tool_error(completed.result):
         return False
     members = raw_object(completed.result)

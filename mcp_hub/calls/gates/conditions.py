@@ -1,7 +1,7 @@
 """Conditions over a call: its arguments, principal, claims, client and hints, by globs. Pure.
 
-A condition is true, false, or unknown (None), where the value is missing, of another type, or said twice. A record is
-*and*, a list is *or*. `allow_if` needs a true condition; `deny_if` and `ask` are met by one that is not false.
+A condition is true, false, or unknown (None): the value is missing, of another type, or said twice. A record is *and*,
+a list is *or*. `allow_if` needs a true condition; `deny_if` and `ask` are met by one that is not false.
 """
 
 import json
@@ -48,17 +48,17 @@ def denying(path: str, tests: Sequence[Test], reason: str) -> Judge:
 
 
 def allowing(path: str, tests: Sequence[Test], reason: str) -> Judge:
-    """Refuses a call that surely fits none of `tests`, or of which nobody can say."""
+    """Refuses a call unless it surely fits one of `tests`."""
     return lambda facts: None if any(test(facts) for test in tests) else (f"{path}.allow_if", reason)
 
 
 def ruling(judges: Sequence[Judge], facts: Facts) -> tuple[str, str] | None:
-    """The first refusal; None lets the call pass."""
+    """The first refusal; None: the call passes."""
     return next(filter(None, (judge(facts) for judge in judges)), None)
 
 
 def is_met(tests: Sequence[Test], facts: Facts) -> bool:
-    """Whether a condition may hold; without conditions it does."""
+    """Whether a condition may hold; without conditions True."""
     return not tests or any(test(facts) is not False for test in tests)
 
 

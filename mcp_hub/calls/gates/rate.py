@@ -1,7 +1,7 @@
-"""Limits on calls of a server or a tool: so many begin in a time, so many run. Others wait, and then are refused.
+"""Limits on calls of a server or a tool: so many begin in a time, so many run. Others wait until their deadline, and
+are `busy` then.
 
-A call waits until its deadline, and is `busy` then. `count` calls in `period` seconds is exact: no time of that length
-has more.
+`count` calls in `period` seconds is exact: no such time has more.
 """
 
 import math

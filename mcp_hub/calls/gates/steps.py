@@ -50,7 +50,7 @@ Decision = tuple[str, str, str]
 
 
 class _Trail(Protocol):
-    """Takes what is decided about calls that have not ended, and calls of lost hubs that are continued."""
+    """Takes decisions about running calls, and continued calls of lost hubs."""
 
     decisions: dict[CallId, Decision]
 
@@ -73,7 +73,7 @@ class QuickStep:
 
 
 class Gates:
-    """One hub's gates, by present settings. `makers` has those in place; `people` answer where clients cannot."""
+    """One hub's gates. `makers` has those in place; `people` answer where clients cannot."""
 
     def __init__(self, people: People | None = None) -> None:
         self.people = people
@@ -113,7 +113,7 @@ class Gates:
         return handler if step is None else guarded((step,), handler)
 
     def note(self, call: Call, gate: GateName, decision: str, rule: str, by: str = "") -> None:
-        """Logs what a person or a rule has decided, and notes each decision for the audit."""
+        """Logs a decision, and notes it for the audit."""
         if gate in ("conditions", "ask"):
             log.info(
                 "call_judged", audit="approval" if gate == "ask" else None, call_id=call.id,
@@ -124,7 +124,7 @@ class Gates:
             trail.decisions[call.id] = decision, rule, by
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson, handler: CallHandler) -> Completed:
-        """Continues a call that waited at a gate of a lost hub. Raises `not_approved` if no gate waits for it now."""
+        """Continues a call that waited at a lost hub's gate. Raises `not_approved` if no gate waits for it now."""
 
         async def send(call: Call, channel: CallChannel) -> Completed:
             if call.id in self.states:
@@ -151,7 +151,7 @@ def guarded(steps: tuple[Step, ...], handler: CallHandler) -> CallHandler:
 
 
 def in_place_of(steps: tuple[Step, ...], sender: Sender) -> Sender | None:
-    """The sender behind these steps; None if one of them needs a task."""
+    """The sender behind these steps; None: one of them needs a task."""
     for step in reversed(steps):
         if not isinstance(step, QuickStep):
             return None

@@ -1,4 +1,4 @@
-"""Calls that wait for one server: principals take turns, and of one of them the oldest call is next that may begin.
+"""Calls that wait for one server: principals take turns, each with its oldest call that may begin.
 
 At most 256 calls of a principal wait, and 4,096 in all.
 """
@@ -39,7 +39,7 @@ class Limit:
             self.rule, self.begun = rule, deque(self.begun, maxlen=rule.count)
 
     def pause(self, time: float) -> float:
-        """Seconds until the next call may begin; infinite if another one has to end."""
+        """Seconds until the next call may begin; infinite: one has to end."""
         rule, begun = self.rule, self.begun
         if rule.running and self.running >= rule.running:
             return math.inf
@@ -102,14 +102,14 @@ class TurnQueue:
             self.dispatch()
 
     def give_back(self, limits: tuple[Limit, ...]) -> None:
-        """Forgets the call that was counted last: it was not sent."""
+        """Forgets the last counted call, which was not sent."""
         for limit in limits:
             if limit.begun:
                 limit.begun.pop()
         self.leave(limits)
 
     def enter(self, limits: tuple[Limit, ...], principal: str, tool: str) -> _Waiter | None:
-        """A call that waits; None: it is counted already. Raises `Busy` if too many wait."""
+        """A waiting call; None: counted already. Raises `Busy` if too many wait."""
         self._make_room(limits, principal)
         self._number += 1
         waiter = _Waiter(limits, principal, tool, number=self._number, ready=anyio.Event())

@@ -1,8 +1,7 @@
-"""The audit: a line for each call, question, login, approval and change of settings, off the way of calls.
+"""The audit: a line for each call, question, login, approval and change of settings.
 
-It takes the portions of ended calls that the journal takes, and events of the log with a member `audit`. 8,192 lines or
-16 MiB may wait, then the oldest are dropped, and counted in the next line. A thread writes; a place that does not take
-lines delays no call and no history.
+It takes the journal's ended calls, and events of the log with a member `audit`. 8,192 lines or 16 MiB may wait, then
+the oldest are dropped, and counted in the next line. A thread writes; a failing place delays no call and no history.
 """
 
 import re
@@ -100,7 +99,7 @@ class AuditPlace(Protocol):
         """Number and hash of the last line."""
 
     def count(self, *, is_call: bool) -> None:
-        """Counts a record that is to be written. Quick; not thread-safe for other records than calls."""
+        """Counts a coming record. Quick; thread-safe for calls only."""
 
     def claim(self) -> None:
         """Finds the place, before the first call. Idempotent."""
@@ -278,14 +277,13 @@ class AuditTrail:
         return lines
 
     async def close(self, seconds: float) -> None:
-        """Writes the last lines within so many seconds. Never raises."""
+        """Writes the rest within so many seconds. Never raises."""
         with anyio.move_on_after(seconds, shield=True):
             await self._try(self._write)
             await self._try(partial(self.output.close, self._header % timestamp(wall_time())))
 
 
 def _shorten(waiting: dict[CallId, Decision] | dict[CallId, bytes]) -> None:
-    """Calls that were dropped do not take theirs."""
     while len(waiting) > _HUGE:
         del waiting[next(iter(waiting))]
 

@@ -1,4 +1,4 @@
-"""Lines of the audit: their members, and the questions of a call that get lines of their own."""
+"""Lines of the audit: their members, and a call's questions."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ quote: Final = msgspec.json.Encoder().encode
 
 
 def decided(decision: Decision | None) -> bytes:
-    """The members about what the gates have decided."""
+    """The members about gates' decisions."""
     if decision is None:
         return b'"decision":"allowed"'
     outcome, rule, by = decision
@@ -63,7 +63,7 @@ class LineRules:
         return quote({name: text for name, text in members.items() if text})[1:-1]
 
     def arguments_of(self, portion: Portion) -> list[bytes] | None:
-        """Encoded texts or hashes of the arguments of each call; None: lines have nothing of them."""
+        """Encoded texts or hashes of each call's arguments; None: nothing of them."""
         texts = portion.texts
         if texts is None or self._arguments == "none":
             return None

@@ -53,7 +53,7 @@ _NO_FAILURE: Final = (COMPLETED, 0, 0, 0, 0)
 
 
 class ToolKeeping(msgspec.Struct, frozen=True):
-    """Whether one tool's calls are kept, and the arguments that its settings supply.
+    """Whether a tool's calls are kept, and the arguments of its settings.
 
     `fixed` arguments are never kept, those with a default only if their value differs.
     """
@@ -98,7 +98,7 @@ class BatchMaker:
         self._last = 0.0
 
     def definition(self, terms: JournalRules, server: str, tool: str) -> str:
-        """A digest of the tool's definition and supplied arguments; empty without a tool. May block at first."""
+        """A digest of definition and supplied arguments; empty without a tool. May block at first."""
         digest, keeping = terms.digest(server, tool), terms.of_tool(server, tool)
         if not digest or not keeping.supplies:
             return digest
@@ -110,7 +110,7 @@ class BatchMaker:
         return self._key
 
     def is_quick(self, portion: Portion, rules: JournalRules) -> bool:
-        """Whether a batch of this portion is made within 0.2 ms, with no key to be read."""
+        """Whether the batch takes under 0.2 ms, with no key to be read."""
         if not portion.is_small:
             return False
         keyless = rules.keeping != "hash" and not any(
@@ -269,7 +269,7 @@ def hashed_arguments(
 
 
 def _textless(terms: JournalRules) -> JournalRules:
-    """The terms of calls that came without texts, whatever the rules are since then."""
+    """The terms of calls without texts, under any later rules."""
     return terms if terms.keeping == "off" else msgspec.structs.replace(terms, keeping="none")
 
 
@@ -278,7 +278,6 @@ def _at(column: Sequence[_T], places: Sequence[int]) -> Sequence[_T]:
 
 
 def _sizes(portion: Portion, places: Sequence[int], keeping: Keeping) -> bytes:
-    """The column `sizes`."""
     if portion.texts is None or keeping == "none":
         return b""
     sizes: Iterable[int] = portion.texts.sizes

@@ -1,7 +1,7 @@
 """Takes ended calls into the history, off the way of calls.
 
-Numbers and texts go to buffers; twice a second they become a batch, in a thread if it is large. 8,192 calls or 16 MiB
-may wait, then the oldest are dropped and counted. Failed batches are retried.
+Twice a second buffers become a batch, in a thread if large. 8,192 calls or 16 MiB may wait, then the oldest are dropped
+and counted. Failed batches are retried.
 """
 
 import math
@@ -54,9 +54,9 @@ class _Audit(Protocol):
 
 
 class CallJournal:
-    """Keeps a hub's calls in `store`; `ended` is a `CallObserver`. `key` is for hashes of arguments, and may block.
+    """Keeps a hub's calls in `store`. `key` is for hashes of arguments, and may block.
 
-    `definitions` returns the digests of the present definitions, quickly.
+    `definitions` quickly returns the digests of present definitions.
     """
 
     def __init__(
@@ -171,7 +171,6 @@ class CallJournal:
         return {id_: call.terms for id_, call in calls.items() if call is not None}
 
     def _outdated(self) -> list[str]:
-        """Running calls with batches of earlier rules, which are made anew."""
         if not self._has_new_rules:
             return []
         self._has_new_rules = False
@@ -198,7 +197,7 @@ class CallJournal:
         return batches
 
     async def close(self, seconds: float) -> None:
-        """Writes the last batch within so many seconds. Never raises."""
+        """Writes the rest within so many seconds. Never raises."""
         with anyio.move_on_after(seconds, shield=True):
             await self.flush(is_last=True)
         await self.store.close()
@@ -213,7 +212,7 @@ class _RunningCall(msgspec.Struct):
 
 
 class _UnwrittenChanges:
-    """Running calls that wait to be written, at most 16 MiB; of more than 8,192 ended ones only those in the store."""
+    """Running calls that wait to be written, at most 16 MiB; above 8,192 ended ones only those in the store."""
 
     def __init__(self) -> None:
         self._begun: dict[int, tuple[Batch, bytes]] = {}
@@ -225,7 +224,6 @@ class _UnwrittenChanges:
 
     @property
     def change(self) -> RunningChange:
-        """All of them."""
         return list(self._begun.values()), list(self._ended)
 
     def add(self, running: RunningChange) -> None:

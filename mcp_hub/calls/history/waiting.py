@@ -1,4 +1,4 @@
-"""Ended calls that wait to be written into the history, in portions."""
+"""Ended calls that wait for the history, in portions."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -60,7 +60,7 @@ class _Groups:
         self._runs: list[tuple[int, int]] = []
 
     def turn_to(self, call: Call, outcome: Outcome, name: msgspec.Raw, index: int) -> None:
-        """Makes this call's group the `latest`, from the call at `index` on; `name` is the called one."""
+        """Makes the call's group the `latest`, from `index` on; `name` is the called one."""
         caller = call.client or call.session, call.principal, call.parent
         key = (*caller, call.upstream, call.method, outcome, bytes(name))
         number = self._numbers.get(key)
@@ -71,7 +71,6 @@ class _Groups:
         self._runs.append((index, number))
 
     def spread(self, values: Sequence[_T], calls: int) -> list[_T]:
-        """For each of so many calls the value of its group."""
         every: list[_T] = []
         for (first, group), (behind, _) in pairwise((*self._runs, (calls, 0))):
             every += [values[group]] * (behind - first)
@@ -79,7 +78,7 @@ class _Groups:
 
 
 class _Texts:
-    """Arguments and results of calls by turns: their `sizes`, and the `joined` ones, NUL-terminated.
+    """Arguments and results by turns: their `sizes`, and the `joined` ones, NUL-terminated.
 
     Those in `long`, by index, are empty there.
     """
@@ -115,11 +114,10 @@ class _Texts:
 
 
 class Portion:
-    """Ended calls that wait to be written, in order of their end.
+    """Ended calls that wait to be written, in order.
 
-    `facts` are id, end and start of each call, one after the other: a tuple for each would take twice the time. By
-    index: `endings`, `begins` of calls that waited for their turn (None: it never came), and `durable` calls, that is
-    those with a stream.
+    `facts` are id, end and start of each, in one list. By index: `endings`, `begins` of calls that waited (None: their
+    turn never came), and `durable` calls, those with a stream.
     """
 
     __slots__ = ("begins", "durable", "endings", "facts", "groups", "texts")
@@ -137,7 +135,7 @@ class Portion:
 
     @property
     def is_small(self) -> bool:
-        """Whether a batch of it is made within 0.2 ms."""
+        """Whether its batch takes under 0.2 ms."""
         return len(self) <= _FEW and (self.texts is None or self.texts.size <= _LITTLE)
 
     @property

@@ -1,7 +1,7 @@
 """`hub_events`: events of servers for models whose clients do not know them. A caller's mistake is a result.
 
-A wait begins behind a cursor, which each answer has, so that nothing is missed between two of them. One that is a task
-is continued by another hub from where it began.
+A wait begins behind a cursor, which each answer has: nothing is missed. Another hub continues a task's wait from where
+it began.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -50,7 +50,7 @@ class _Arguments(msgspec.Struct):
 
 
 class _Wait(msgspec.Struct, frozen=True):
-    """A wait that another hub continues: `until` in Unix seconds, and how many `seconds` it takes in all."""
+    """A wait that another hub continues: `until` in Unix seconds, and its `seconds` in all."""
 
     events: tuple[EventParams, ...]
     until: float
@@ -88,7 +88,7 @@ def handler(
 ) -> CallHandler:  # fmt: skip
     """For a session, which may end with its request (`subscriptions` None); a wait takes at most `patience` seconds.
 
-    `state` is that of another hub's wait, which is continued. Raises `msgspec.DecodeError` if it cannot be read.
+    `state`: another hub's wait, which is continued. Raises `msgspec.DecodeError` if it cannot be read.
 
     `types` returns the text of the list, or of one type; `check` raises `RpcError` for a reader that the session may
     not have any more; `open` raises as `EventPort.open`; `public` returns an error as the caller may see it.
@@ -149,7 +149,7 @@ async def _subscribed(source: _Source, session: _Session, params: EventParams) -
 
 
 def _chosen(session: _Session, arguments: _Arguments) -> Sequence[EventParams]:
-    """The subscriptions to wait for. Those of the session continue: all without a name, one without a cursor."""
+    """The session's continue: all without a name, one without a cursor."""
     if arguments.name is None:
         if not session.present:
             raise InvalidParams("there is no subscription of this session: give a name, and `after` to continue")
@@ -216,7 +216,6 @@ class _Follower:
 
     @property
     def positions(self) -> list[EventParams]:
-        """The subscriptions with the cursors behind what was read."""
         cursors = [reader.cursor for reader in self._readers]
         cursors += [params.cursor or "" for params in self._subscribed[len(cursors) :]]
         return [
@@ -225,7 +224,7 @@ class _Follower:
         ]
 
     def text(self) -> str:
-        """The answer. The way to continue comes first: an answer that is too long is cut behind it."""
+        """The way to continue comes first: a long answer is cut at its end."""
         head = plural(self._count, "event") if self._lines else f"No event yet, after {self._wait.seconds:.0f} s"
         lines = [f"{head}.", *map(_next, self.positions)]
         problems = [self._source.public(reader.problem) for reader in self._readers if reader.problem is not None]
@@ -243,7 +242,6 @@ def _line(occurrence: RawObject, name: str) -> str:
 
 
 def _next(params: EventParams) -> str:
-    """The call that waits for what comes next."""
     arguments: dict[str, object] = {"action": "wait", "name": params.name}
     if bytes(params.arguments) != b"{}":
         arguments["arguments"] = Raw(one_line(bytes(params.arguments)))

@@ -1,4 +1,4 @@
-"""`hub_calls`, and `hub_cancel` where a soft deadline holds. A caller's mistake is a result for the model."""
+"""`hub_calls`, and `hub_cancel` where a soft deadline holds. A caller's mistake is a result."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -72,7 +72,7 @@ class _Caller(msgspec.Struct, frozen=True):
 
 
 def patience(deadline: float | None) -> float:
-    """Seconds that a wait may take for a client with this soft deadline."""
+    """Seconds of a wait for a client with this soft deadline."""
     return (_PATIENCE if deadline is None else deadline) * _SHARE
 
 
@@ -115,7 +115,7 @@ class OwnTools:
     ) -> CallHandler:
         """For a caller with this soft deadline in seconds; `exported` gives results its URIs.
 
-        `origin` is the caller's `StreamInfo.info`, by which it is listed calls of ended sessions.
+        `origin` is the caller's `StreamInfo.info`, for calls of ended sessions.
         """
         return partial(self._answered, _Caller(deadline, profile, exported, origin))
 
@@ -166,8 +166,8 @@ class OwnTools:
         return rows
 
     async def _lists(self, caller: _Caller, call: Call, row: StreamInfo) -> bool:
-        """Whether a stream of the principal is listed: of those without a token only one of the session, or of an ended
-        session of the same origin. Raises `StoreError`.
+        """Whether a stream is listed: without a token only one of the session, or of an ended session of the same
+        origin. Raises `StoreError`.
         """
         if call.principal != LOCAL_PRINCIPAL or row.session == call.session:
             return True

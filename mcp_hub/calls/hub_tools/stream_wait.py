@@ -74,7 +74,6 @@ class _Relay:
         return bool(self._open)
 
     async def begin(self) -> None:
-        """Asks open questions not answered yet."""
         for question in (await self._stream.questions()).values():
             self._ask(question)
 
@@ -194,7 +193,7 @@ def rejoined(
 
 
 def rejoining(streams: StreamPort, id_: CallId, responses: RawObject) -> CallHandler:
-    """Sends the responses to call `id_` and ends as it does; cancels it when cancelled."""
+    """Sends the responses and ends as call `id_` does; cancels it when cancelled."""
 
     async def rejoin(call: Call, channel: CallChannel) -> Completed:
         try:

@@ -1,6 +1,4 @@
-"""Single stored events, and names of their calls. Unwritable and unreadable events are replaced, so that no number is
-missing.
-"""
+"""Single stored events, and names of their calls. Unusable ones are replaced: no number is missing."""
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import suppress
@@ -86,7 +84,7 @@ def _writable(text: str) -> str:
 
 
 async def fetched(store: StreamLog, id_: CallId, after: int, limit: int = PAGE) -> tuple[bytes, ...]:
-    """A page of encoded events; empty at the end. Raises `StoreError`, `UnknownStream`."""
+    """A page; empty at the end. Raises `StoreError`, `UnknownStream`."""
     page: EventPage | StoreError | None = await done_with(partial(store.fetch, id_, after, limit))
     if isinstance(page, StoreError):
         raise page
@@ -96,7 +94,7 @@ async def fetched(store: StreamLog, id_: CallId, after: int, limit: int = PAGE) 
 
 
 async def appended(store: StreamLog, row: StreamInfo, lines: Sequence[bytes], change: Change) -> None:
-    """Appends to an owned stream without a writer. Raises `StoreError`."""
+    """Appends without a writer. Raises `StoreError`."""
     chunk = Chunk(row.last + 1, tuple(lines))
     error: StoreError | None = await done_with(partial(store.append, row.id, row.epoch, chunk, change))
     if error is not None:
@@ -139,7 +137,7 @@ async def open_questions(store: StreamLog, row: StreamInfo) -> dict[str, InputRe
 
 
 async def asked_last(store: StreamLog, row: StreamInfo, keys: Collection[str]) -> dict[str, InputRequired]:
-    """Committed questions with these keys, read backwards."""
+    """Committed questions, read backwards."""
     questions: dict[str, InputRequired] = {}
     last = row.last
     while last >= row.first and not all(key in questions for key in keys):
@@ -190,13 +188,13 @@ def script_of(row: StreamInfo) -> str:
 
 
 def exported_name(call: Call) -> str:
-    """The called name or URI, in the client's form."""
+    """The name or URI in the client's form."""
     raw = call.exported_name
     return _string(raw) if type(raw) is msgspec.Raw else own_name(call)
 
 
 def own_name(call: Call) -> str:
-    """The called name or URI, in the upstream's form."""
+    """The name or URI in the upstream's form."""
     if call.method not in CALL_METHODS and is_foreign(call.method):
         return call.method
     raw = call.params.get("name", call.params.get("uri"))

@@ -1,7 +1,6 @@
 """A durable stream in this process: row, latest committed events, followers.
 
-Followers have no queue: recent events come from a bounded tail in memory, older ones from the store, each page once for
-all.
+Followers have no queue: recent events come from a bounded tail in memory, older ones from the store, each page once.
 """
 
 import math
@@ -103,7 +102,7 @@ class _PartialContent:
         return True
 
     def _continued(self, deltas: list[Delta]) -> str:
-        """The last line after these, of which the last pieces are read."""
+        """The last line, of which the last pieces are read."""
         text, block = "", (deltas[-1].channel, deltas[-1].index)
         for delta in reversed(deltas[-_PIECES:]):
             if (delta.channel, delta.index) != block:
@@ -208,10 +207,7 @@ class Stream:
             receive(page)
 
     async def refresh(self, after: int | None) -> None:
-        """Takes a newer stored row, if there is one, unless all events after `after` are in memory.
-
-        Raises `StoreError`.
-        """
+        """Takes a newer stored row, unless all events after `after` are in memory. Raises `StoreError`."""
         if after is not None and (after == self.row.last or self.has_recent(after)):
             return
         row = await self.store.find(self.row.id)
@@ -230,7 +226,7 @@ class Stream:
         self.is_lost = False
 
     def fenced(self, error: StoreError) -> None:
-        """Readers follow the new owner, come back if the store cannot say who that is, or fail with `error`."""
+        """Readers follow the new owner, come back if the store cannot name it, or fail with `error`."""
         epoch, self.is_lost = self.row.epoch - self.is_lost, True  # the new owner's row may be here already
 
         def looked(page: EventPage | StoreError | None) -> None:
@@ -280,14 +276,14 @@ class Stream:
 
     @property
     def behind(self) -> float:
-        """Events not taken by the fastest reader; infinity without readers."""
+        """Events that no reader has taken; infinity without readers."""
         return self.row.last - max(reader.cursor for reader in self.readers) if self.readers else math.inf
 
     def has_recent(self, after: int) -> bool:
         return self._tail is not None and 0 <= after + 1 - self._tail_first < len(self._tail)
 
     def recent(self, after: int, limit: int) -> list[Committed]:
-        """Events after `after` that are in memory."""
+        """Events after `after` in memory."""
         tail = self._tail
         if tail is None or not self.has_recent(after):
             return []
@@ -296,7 +292,7 @@ class Stream:
 
 
 def interrupt(stream: Stream) -> None:
-    """Ends all present reads: they have waited too long for the store."""
+    """Ends reads that have waited too long for the store."""
     for reader in stream.readers:
         reader.failed = reader.failed or StoreError(NO_ANSWER)
         reader.wake()

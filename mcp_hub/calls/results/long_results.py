@@ -1,6 +1,6 @@
 """Long results: cut, stored, and read back by the hub's tool `read_result`.
 
-Mistakes in a call of the tool are results for the model.
+Mistakes in a call of the tool are results.
 """
 
 import sys

@@ -35,7 +35,7 @@ Matches = tuple[tuple[str, ...], int | None, bool]
 def page(data: bytes, at: int, start: int, limit: int | None, tokens: int, estimate: Estimate) -> tuple[str, int, int]:
     """The page at byte `start` of `data`, which begins at `at`: its text, first byte and end.
 
-    It has at most `limit` bytes and `tokens`, at least one character, and ends at a near line border.
+    At most `limit` bytes and `tokens`, at least one character; ends at a near line border.
     """
     first = _character(data, start - at)
     text, _ = codecs.utf_8_decode(data[first:], "replace", False)

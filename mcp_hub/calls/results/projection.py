@@ -1,7 +1,7 @@
-"""Projections: the fields of a result that a path selects, in place of the whole. Pure.
+"""Projections: the fields of a result that a path selects. Pure.
 
-The path is for structured content, else for the only text, if that is JSON. Errors are never projected. Texts that are
-left out are kept; other blocks stay.
+The path is for structured content, else for the only text, if that is JSON. Errors are never projected. Texts left out
+are kept; other blocks stay.
 """
 
 from collections.abc import Callable, Sequence

@@ -43,12 +43,12 @@ def is_surely_over(text: str, tokens: int) -> bool:
 
 
 def head_within(text: str, tokens: int, estimate: Estimate) -> int:
-    """Characters of the start within `tokens`, nearly the most."""
+    """Characters within `tokens`, nearly the most."""
     return _largest_within(len(text), tokens, lambda count: estimate(text[:count]))
 
 
 def tail_within(text: str, tokens: int, estimate: Estimate) -> int:
-    """Characters of the end within `tokens`, nearly the most."""
+    """Characters within `tokens`, nearly the most."""
     return _largest_within(len(text), tokens, lambda count: estimate(text[len(text) - count :]))
 
 
@@ -80,8 +80,6 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 class _Cut(msgspec.Struct, frozen=True):
-    """A shortened result, and the texts to store."""
-
     result: bytes
     documents: tuple[_Kept, ...]
 

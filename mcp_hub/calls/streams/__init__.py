@@ -1,8 +1,6 @@
 """Durable streams: a call's events in a store, so that they survive connections and the hub.
 
-In: a call's log from its first event, 250 ms, or a request on.
-
-Out: rows and events in the store, and events for readers.
+A call becomes durable with its first event, after 250 ms, or by a request.
 
 - `table`: this process's streams; `port`: those of a principal
 - `writer`: writes one call's log

@@ -1,4 +1,4 @@
-"""Owners of streams at other hubs: messages to them, and takeover of the streams of lost ones."""
+"""Owners of streams at other hubs: messages to them, and takeover of lost ones' streams."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ class Inbox:
 
     @property
     def is_needed(self) -> bool:
-        """Whether messages may come, or have to go, though no stream is followed or owned."""
+        """Whether messages may come or go without a followed or owned stream."""
         return bool(self.hearers or self._outgoing)
 
     async def has_news(self) -> bool:
@@ -60,11 +60,11 @@ class Inbox:
         return self._is_behind or bool(self._messages or self._outgoing)
 
     def send(self, message: Message) -> None:
-        """Sends a message to the hub that has a stream, with the next look, or once the store is back."""
+        """Sends with the next look, or once the store is back."""
         self._outgoing.append(message)
 
     def pass_on(self, stream: CallId, stopping: Ending | None) -> None:
-        """Sends a client's cancel of a call that was lost: its next owner may not know it."""
+        """Sends a client's cancel of a lost call, which its next owner may not know."""
         if isinstance(stopping, Cancelled) and is_by_client(stopping.reason):
             self.send(cancelling(stream, stopping.reason or ""))
 
@@ -94,7 +94,7 @@ class Inbox:
         return message.kind != "cancel"
 
     def take_touch(self, stream: CallId) -> bool:
-        """Whether somebody has followed such a stream at another hub since the last call."""
+        """Whether another hub's client has followed the stream since the last call."""
         is_touched = stream in self._touched
         self._touched.discard(stream)
         return is_touched
@@ -155,7 +155,7 @@ def answer_in(message: Message) -> _InputAnswer:
 
 
 def pass_answer(message: Message, answer: Callable[[str, RawJson | RpcError], object]) -> None:
-    """Calls `answer` with what the message says, if it can be read."""
+    """Calls `answer` if the message is readable."""
     try:
         parsed = answer_in(message)
     except ValueError as problem:
@@ -165,7 +165,7 @@ def pass_answer(message: Message, answer: Callable[[str, RawJson | RpcError], ob
 
 
 async def until_heard(store: StreamLog, row: StreamInfo) -> None:
-    """Waits briefly for the owner to close the question."""
+    """Waits briefly until the owner closes the question."""
     with anyio.move_on_after(_HEARD):
         while (stored := await store.find(row.id)) and stored.last == row.last:  # noqa: ASYNC110 - not of this process
             await anyio.sleep(_HEARD_LOOK)
@@ -178,7 +178,7 @@ def lost_call(server: str, answer: Ending | None = None) -> HubRestarted:
 
 
 def unconfirmed_call(server: str, answer: Ending | None) -> RpcError:
-    """The error of a call that the store has not confirmed in its time; `answer` is what its server said."""
+    """The store has not confirmed the call in time; `answer` is the server's."""
     reason = "The store has not confirmed the call. Its outcome is unknown."
     data = _unknown(server, answer)
     return RpcError(reason, code=StoreUnavailable.code, symbol=StoreUnavailable.symbol, data=data)

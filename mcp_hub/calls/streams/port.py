@@ -37,8 +37,6 @@ class _Caller(msgspec.Struct):
 
 
 class _Record(msgspec.Struct):
-    """A `StreamInfo.continuation`, as far as it is read here."""
-
     call: _Caller
 
 
@@ -115,7 +113,7 @@ class StreamHandle:
         return {key: questions[key] for key in list(record.questions.open) if key in questions}
 
     async def answer(self, key: str, outcome: RawJson | RpcError) -> StreamInfo:
-        """Answers a question, if it is open. Raises `UnknownStream`, `StoreError`."""
+        """Answers an open question. Raises `UnknownStream`, `StoreError`."""
         return await self._port.table.answer(self.info.principal, self.id, key, outcome)
 
     async def cancel(self, reason: str) -> StreamInfo:
@@ -123,7 +121,7 @@ class StreamHandle:
         return await self._port.table.cancel(self.info.principal, self.id, reason)
 
     def let_go(self, *, was_orphan: bool = False, is_last: bool = False) -> None:
-        """A follower has left; the call continues. `is_last`: unless others follow."""
+        """A follower has left. `is_last`: unless others follow."""
         writer = self._writer
         if writer is None or (is_last and self._stream.readers):
             return
@@ -141,7 +139,7 @@ class StreamHandle:
 
 
 class _TimedOutCalls:
-    """Calls that clients have cancelled since their time was over, and that equal calls may join."""
+    """Calls cancelled after a time-out, which equal calls may join."""
 
     def __init__(self, table: StreamTable, rules: Callable[[Call], CallRules]) -> None:
         self._table = table
@@ -170,7 +168,7 @@ class _TimedOutCalls:
         return False
 
     def rejoin(self, call: Call) -> CallRecord | None:
-        """The equal call that a time-out has left, if it runs here; the caller is its client from now on."""
+        """The equal call left by a time-out here; the caller becomes its client."""
         is_new = call.input_responses is None and call.request_state is None
         if not self.running or not is_new or call.is_program or call.method != "tools/call":
             return None
@@ -229,9 +227,7 @@ class StreamPort:
         return self.tool_rules(call.upstream, own_name(call)) if call.method == "tools/call" else CallRules()
 
     async def open(self, principal: str, id_: str, profile: str | None, after: int | None = None) -> StreamHandle:
-        """A caller's stream, to be read behind event `after`. Raises `UnknownStream`, also for foreign ones,
-        `StoreError`.
-        """
+        """A stream, to be read behind event `after`. Raises `UnknownStream`, also for foreign ones, `StoreError`."""
         stream = StreamHandle(self, await self.table.open(principal, id_, after))
         if not self.shows(profile, stream.info):
             raise UnknownStream
@@ -242,7 +238,7 @@ class StreamPort:
         return [row for row in await self.table.store.log.rows(principal, limit) if self.shows(profile, row)]
 
     def shows(self, profile: str | None, row: StreamInfo) -> bool:
-        """Whether a profile's callers may see the stream; nobody sees those of feeds and webhooks as calls."""
+        """Whether a profile's callers may see the stream; nobody sees those of feeds and webhooks."""
         if row.method in (FEED, HOOK):
             return False
         if profile is None:
@@ -250,7 +246,7 @@ class StreamPort:
         return self._is_of(profile, row) if row.server == OWN else row.server in self._servers(profile)
 
     def _is_of(self, profile: str, row: StreamInfo) -> bool:
-        """Whether a stream of the hub's own has results of this profile's tools alone."""
+        """Whether a hub's own stream has results of this profile's tools alone."""
         if row.name != RUN_CODE:
             return True
         writer = self.table.owned(row.id)
@@ -274,7 +270,7 @@ class StreamPort:
         """Detaches the call, under an idempotency `key` if given, perhaps to join another hub's.
 
         Raises `Busy`, `Rejected`, `StoreError`, and an `RpcError` with unknown outcome if the store has not confirmed
-        the stream of a call that was sent.
+        the stream of a sent call.
         """
         try:
             writer = self.table.detach(record, key=key, digest=digest)
@@ -332,7 +328,7 @@ class StreamPort:
     # -- clients that leave
 
     def leave(self, record: CallRecord, back_within: float | None = None, *, is_final: bool = False) -> None:
-        """The call's client is gone; the `orphan` rule decides.
+        """The `orphan` rule decides.
 
         `back_within`: seconds before any cancellation. `is_final`: nobody can return, so an unsent call is cancelled
         unless a setting says otherwise.

@@ -1,4 +1,4 @@
-"""Durable streams of this process: its own calls', and other processes' that are followed here."""
+"""Durable streams of this process's calls, and followed ones of other processes."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -51,7 +51,6 @@ _AWAY: Final = 60.0  # seconds for the store to confirm a beginning, and for rea
 
 
 def _is_left(writer: StreamWriter) -> bool:
-    """Whether this hub stops, and another one continues the call."""
     return failed_by(writer.record.stopping, HubStopping) and writer.record.survives
 
 
@@ -81,7 +80,6 @@ class _ForeignStreams:
         return stream
 
     def settled(self, row: StreamInfo) -> None:
-        """Takes the last row of a stream that was taken over."""
         if (stream := self._streams.get(row.id)) is not None:
             stream.committed(row)
 
@@ -170,7 +168,7 @@ class StreamTable:
         return writer
 
     def running(self, principal: str, *, key: str | None = None, digest: str = "") -> StreamWriter | None:
-        """The principal's call here with this key, or else this digest."""
+        """The principal's call with this key, else this digest."""
         rows = ((writer, writer.stream.row) for writer in self._owned.values())
         mine = ((writer, row) for writer, row in rows if row.principal == principal)
         return next((writer for writer, row in mine if (row.digest == digest if key is None else row.key == key)), None)
@@ -225,7 +223,7 @@ class StreamTable:
 
     # -- streams of anybody ---------------------------------------------------------------------------------------
     async def open(self, principal: str, id_: str, after: int | None = None) -> Stream:
-        """A principal's stream, to be read behind event `after`. Raises `UnknownStream`, `StoreError`."""
+        """A stream, to be read behind event `after`. Raises `UnknownStream`, `StoreError`."""
         writer = self._owned.get(CallId(id_))
         if writer is not None:
             if writer.stream.row.principal != principal:
@@ -351,7 +349,7 @@ class StreamTable:
         await self.inbox.post()
 
     def _take(self, message: Message) -> bool:
-        """Whether it was for this hub. A cancel of a call that is left is for the next owner."""
+        """Whether it was for this hub; a cancel of a left call is for the next owner."""
         writer = self._owned.get(message.stream)
         if writer is None and self._takeover.is_at(message.stream):
             if message.kind != "lost":  # which was about the owner before

@@ -77,8 +77,6 @@ class _Batch(NamedTuple):
 
 
 class _WriterOwner(Protocol):
-    """Owns the writers of one process."""
-
     @property
     def store(self) -> EventStore: ...
 
@@ -113,7 +111,6 @@ class _Intake:
 
     @property
     def due(self) -> float | None:
-        """The time of the next merged event."""
         return None if self._coalescer is None else self._coalescer.due
 
     @property
@@ -135,7 +132,7 @@ class _Intake:
 class StreamWriter:
     """The owner's side of one stream.
 
-    `start` is the first event's data; None: an existing stream continues. `is_over` from the start: all is written.
+    `start`: the first event's data; None: an existing stream continues. `is_over` from the start: all is written.
     """
 
     __slots__ = (
@@ -189,7 +186,7 @@ class StreamWriter:
             self.record.cancel(reason)
 
     def look(self, time: float) -> None:
-        """Ends waits that are over: of the call for its client, of readers for the store."""
+        """Ends waits: of the call for its client, of readers for the store."""
         if self.absence.until is not None and self.absence.is_over(time) and not self.stream.readers:
             self.absence.end()
             log.info("call_orphaned", call_id=self.record.call.id, upstream=self.record.call.upstream)
@@ -198,7 +195,7 @@ class StreamWriter:
             interrupt(self.stream)
 
     def is_overdue(self, time: float) -> bool:
-        """Whether a store that replicas share has not confirmed events in the call's time."""
+        """Whether a shared store has not confirmed events in the call's time."""
         batch = self._batch if self._owner.store.replicas is not None else None
         return batch is not None and time >= end_of_wait(self.record.times, batch.since)
 

@@ -63,14 +63,14 @@ class ServerAbout(msgspec.Struct, frozen=True):
     purpose: str
 
     def line(self, width: int = MAX_PURPOSE) -> str:
-        """`git (26): Reads repositories`, with at most `width` characters of purpose."""
+        """`git (26): Reads repositories`; `width`: characters of purpose."""
         head = f"{self.name} ({self.tools})" if self.tools else self.name
         purpose = first_sentence(self.purpose, width) if width else ""
         return f"{head}: {purpose}" if purpose else head
 
 
 def live(view: CatalogView, rules: ViewRules, upstreams: Mapping[str, Upstream]) -> list[ServerAbout]:
-    """Servers in the view that are not down, in configured order.
+    """Servers that are not down, in configured order.
 
     A purpose is configured, else from approved instructions, else a few tools.
     """
@@ -90,13 +90,13 @@ def live(view: CatalogView, rules: ViewRules, upstreams: Mapping[str, Upstream])
 
 
 def have_events(upstreams: Mapping[str, Upstream], servers: Iterable[str], lists: Iterable[Snapshot] = ()) -> bool:
-    """Whether one of these servers has events, as far as they were listed; `lists` of the caller's own connections."""
+    """Whether a listed server has events; `lists` of the caller's own connections."""
     snapshots = [upstreams[server].snapshot() for server in servers if server in upstreams]
     return any(KINDS[Kind.EVENT].is_offered(listed.capabilities) for listed in (*snapshots, *lists) if listed)
 
 
 def absent(rules: ViewRules, upstreams: Mapping[str, Upstream]) -> list[UpstreamStatus]:
-    """Failed servers, and never-listed ones that may still start."""
+    """Failed servers, never-listed ones that may still start."""
     configured = [upstream for name in rules.servers if (upstream := upstreams.get(name)) is not None]
     awaited = [UpstreamState.STARTING, UpstreamState.BACKING_OFF]
     statuses = [(upstream.status(), upstream.snapshot() is None) for upstream in configured]
@@ -108,7 +108,7 @@ def is_starting(status: UpstreamStatus) -> bool:
 
 
 def why_absent(statuses: Iterable[UpstreamStatus]) -> list[str]:
-    """One line for starting servers, one for failed ones."""
+    """One line for starting, one for failed servers."""
     starting, failed = [], []
     for status in statuses:
         name = one_line(status.server, _MAX_NAME)
@@ -366,8 +366,8 @@ def _hit_text(
 
 
 def in_script(exported: str, name: str, raw: bytes) -> str:
-    """`(run_code: git_log) -> {"commits": list[dict]}`: the name of a tool in scripts, if that differs, and the type of
-    its result, if that is known. Without a `name`: empty.
+    """`(run_code: git_log) -> {"commits": list[dict]}`: a tool's name in scripts, if that differs, and its result's
+    type, if known. Without a `name`: empty.
     """
     differing = f"({RUN_CODE}: {name})" if name != exported else ""
     result = returned(raw, _RETURNED)

@@ -1,7 +1,7 @@
 """`find_tools`, `run_tool` and `read_tool`: a model's way to tools that it is not listed.
 
-The last two are unwrapped before routing. `read_tool` runs read-only tools alone. `check_reading` checks that in the
-process that gets the call, which may list the tool differently.
+The last two are unwrapped before routing. `read_tool` runs read-only tools alone; `check_reading` checks that in the
+process that gets the call.
 """
 
 from collections import Counter
@@ -64,7 +64,7 @@ _KNOWN: Final = frozenset(_Run.__struct_fields__)
 
 
 def runner_of(params: RawObject) -> str | None:
-    """`run_tool` or `read_tool`, if these params call one, however it is escaped."""
+    """`run_tool` or `read_tool`, if these params call one, however escaped."""
     name = params.get("name")
     if name is None or len(name) > _MOST_SPELLED:
         return None
@@ -257,9 +257,7 @@ def text_result(text: str, *, is_error: bool = False) -> Completed:
 def check_reading(
     rules: Callable[[str], ServerRules], is_confirmed: Callable[[str, Definition], bool], call: Call, snapshot: Snapshot
 ) -> None:
-    """Raises `not_read_only` for a tool that this list does not show as read-only, by a server's rules and a person's
-    approval.
-    """
+    """Raises `not_read_only` unless this list shows the tool as read-only, by rules and a person's approval."""
     tool = msgspec.json.decode(call.params["name"], type=str)
     usable, _ = parse(Kind.TOOL, snapshot.lists.get(Kind.TOOL, ()), call.upstream)
     for definition in usable:

@@ -1,6 +1,6 @@
 """One listed definition: checked, then kept as encoded members, so that schemas stay byte for byte.
 
-Strict clients reject a whole list for one malformed entry: it is repaired if nothing is lost, else quarantined.
+Strict clients reject a list for one malformed entry: it is repaired if nothing is lost, else quarantined.
 """
 
 import re
@@ -157,8 +157,8 @@ class _Unfit(Exception):
 
 
 def parse(kind: Kind, raws: Sequence[bytes], server: str) -> Parsed:
-    """Usable definitions in the upstream's order, and unusable ones. Never raises; thread-safe. The result is cached:
-    do not change it.
+    """Usable definitions in the upstream's order, and unusable ones. Never raises; thread-safe. Cached: do not change
+    it.
     """
     cached = _parsed.get((kind, server))
     if cached is None or (cached[0] is not raws and cached[0] != raws):

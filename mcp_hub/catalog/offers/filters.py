@@ -1,4 +1,4 @@
-"""Behaviour of tools as hints of servers and settings, and filters over names, URIs, tags and hints. Pure."""
+"""Behaviour of tools as hints, and filters over names, URIs, tags and hints. Pure."""
 
 from collections.abc import Iterable
 from functools import lru_cache

@@ -1,9 +1,5 @@
 """Resource URIs: exported, resolved, and rewritten in results. No I/O.
 
-In: URIs of servers and of clients.
-
-Out: exported URIs; server and own URI.
-
 * `readings`: spellings of a URI, for filters
 * `skills`: folders, files and entries of skills
 * `uris`: the map in both directions, and URIs in results

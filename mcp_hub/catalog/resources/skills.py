@@ -25,9 +25,7 @@ _files = msgspec.json.Decoder(list[RawObject]).decode
 
 
 class SkillRoots:
-    """The outermost folders of skills; `skills` are the URIs of main files, `resources` all listed URIs, in the order
-    of `servers`.
-    """
+    """The outermost folders; `skills` are main files' URIs, `resources` all listed URIs, in the order of `servers`."""
 
     def __init__(
         self, skills: Iterable[Origin] = (), resources: Iterable[Origin] = (), servers: Sequence[str] = ()
@@ -105,7 +103,7 @@ def files_of(raw: RawJson) -> list[str]:
 
 
 def directory_result(uri: str, entries: Iterable[RawJson], server: str) -> bytes:
-    """The result of `resources/directory/read` from skills. Raises `UnknownEntry`."""
+    """The result of `resources/directory/read`. Raises `UnknownEntry`."""
     listed = children(dict.fromkeys(file for raw in entries for file in files_of(raw)), uri)
     if not listed:
         raise UnknownEntry(f"Directory not found: {hide_head(uri, 500)}", data={"uri": uri})

@@ -1,4 +1,4 @@
-"""Exported resource URIs and templates, in lists and in results, and the way back to the server.
+"""Exported resource URIs and templates, in lists and results, and the way back to the server.
 
 On a clash the first server in configured order keeps a URI; others' become `hub://<server>/<original>`, or
 `hub://<server>!<n>/<encoded>` if that is invalid. An app's address keeps its scheme: `ui://<server>/<rest>` if listed

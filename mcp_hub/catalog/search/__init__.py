@@ -1,9 +1,5 @@
 """Search for tools by what they do: names, descriptions and parameters.
 
-In: a profile's tools, and a query.
-
-Out: hits with scores, best first.
-
 * `documents`: words of a tool
 * `languages`: queries in other languages, in English
 * `phrases`: the words of tools for what people say, and for values in a query

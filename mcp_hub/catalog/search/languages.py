@@ -1,7 +1,7 @@
 """Queries in other languages, word for word in English.
 
-The table `languages.txt` has verbs and nouns of tools; what it lacks stays. A query has one language, that of most of
-its words. Chinese, Japanese and Korean are split at the longest words of the table.
+`languages.txt` has verbs and nouns of tools; other words stay. A query has the language of most of its words. Chinese,
+Japanese and Korean are split at the longest words of the table.
 """
 
 import re
@@ -68,7 +68,7 @@ class _Language(msgspec.Struct):
 
 
 def in_english(clauses: Sequence[str], indexed: Container[str]) -> list[Clause]:
-    """`indexed`: words of the index. Clauses in English come back as they are."""
+    """`indexed`: words of the index. English clauses come back unchanged."""
     text = "\n".join(clauses)
     if not _ENGLISH.isdisjoint(text.lower().split()):
         return [(clause, ()) for clause in clauses]

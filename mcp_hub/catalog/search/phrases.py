@@ -1,6 +1,6 @@
 """The words of tools for what people say, `complete task` for "tick off", and for values: "2026-05-01" is a date.
 
-Most phrases are for short queries, as people type them: in long descriptions of tasks they mean something else.
+Most phrases are for short queries: in long ones they mean something else.
 """
 
 import re
@@ -49,7 +49,7 @@ def respelled(row: Sequence[str], is_unknown: Callable[[str], bool]) -> list[str
 
 
 def _slips(word: str) -> Iterator[str]:
-    """Two letters in the other order, one too many, or one missing; with another letter it often is another word."""
+    """Two letters swapped, one too many, or one missing; with another letter it often is another word."""
     for at in range(1, len(word)):
         head, tail = word[:at], word[at:]
         yield head + tail[1:2] + tail[:1] + tail[2:]
@@ -59,14 +59,13 @@ def _slips(word: str) -> Iterator[str]:
 
 @cache
 def _spoken() -> frozenset[str]:
-    """The words of phrases."""
     tables = (_table(mark, True) for mark in (" = ", ": "))
     rows = (phrase.words for table in tables for same in table.values() for phrase in same)
     return frozenset(word for row in rows for word in row if len(word) >= _LEAST_LETTERS)
 
 
 def reworded(row: Sequence[str], indexed: Container[str], *, is_short: bool) -> tuple[list[str], list[str]]:
-    """Plain words with those of tools in place of phrases, and those that count less: for words that a tool has."""
+    """Plain words with those of tools for phrases, and those that count less: for words that a tool has."""
     table = _table(" = ", is_short)
     written: list[str] = []
     besides: list[str] = []

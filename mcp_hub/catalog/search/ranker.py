@@ -142,7 +142,7 @@ _WEIGHED = 24  # documents that are weighed in full, at least: four times as man
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """A tool that fits; `also`: the ids of its near-duplicates.
+    """A fitting tool; `also`: the ids of its near-duplicates.
 
     `parts` add up to `score`: `words`, `name`, `pairs`, `server` (other tools fit, or the query names it), `like`
     (words used alike), `turn` (0 or less: better hits fit the same clause), `exact` (the tool's name).
@@ -207,7 +207,7 @@ class SearchIndex:
             self._clear(indexed)
 
     def search(self, query: str, limit: int = 8, server: str | None = None) -> tuple[Hit, ...]:
-        """At most `limit` tools, the best first, of one server if given."""
+        """At most `limit` tools, best first, of one server if given."""
         parsed = request(query, self._postings, self._aliases)
         exact = self._exact(query)
         if server is None:

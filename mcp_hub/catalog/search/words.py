@@ -1,7 +1,7 @@
-"""Comparable words of names, prose and queries; words that are used alike: `fetch` and `retrieve`.
+"""Comparable words of names, prose and queries; words used alike: `fetch` and `retrieve`.
 
-Identifiers split at case changes, separators and digits; scripts without spaces into pairs of characters. Words of like
-use are a table of 31,000 words, made by `bench/likeness.py`; 5 MB in memory.
+Identifiers split at case changes, separators and digits; scripts without spaces into pairs of characters.
+`bench/likeness.py` made the table of 31,000 words used alike; 5 MB in memory.
 """
 
 import re

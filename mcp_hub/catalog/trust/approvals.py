@@ -131,7 +131,7 @@ class Approvals:
         return withheld, frozenset(confirmed)
 
     def is_confirmed(self, server: str, definition: Definition) -> bool:
-        """Whether a person approved this definition of a tool."""
+        """Whether a person approved the definition."""
         state = self._server(server) if server in self._confirms else None
         return state is not None and state.confirms(definition)
 
@@ -142,7 +142,7 @@ class Approvals:
         return self._servers.get(name)
 
     def check(self, call: Call, snapshot: Snapshot) -> None:
-        """A `Gate`: checks a call against the list of its own process. Raises `not_approved`."""
+        """A `Gate` against the process's own list. Raises `not_approved`."""
         kind = _CHECKED.get(call.method)
         if kind is None:
             return
@@ -212,7 +212,7 @@ class Approvals:
             self.look()
 
     def look(self) -> None:
-        """Applies approvals that were written elsewhere."""
+        """Applies approvals written elsewhere."""
         for server in list(self._servers.values()):
             if self._is_followed(server) and self._is_stale(server):
                 before, confirmed = server.findings.keys() - server.confirmed, server.confirmed
@@ -281,7 +281,7 @@ class _Gate:
 
 
 def gate(approvals: Approvals, reads: Callable[[Call, Snapshot], None]) -> Gate:
-    """The gate of servers: the compared list must be approved; `reads` checks calls that must only read."""
+    """The compared list must be approved; `reads` checks calls that must only read."""
     return _Gate(approvals, reads)
 
 
@@ -350,7 +350,7 @@ class _Server:
 
 
 class _Log:
-    """At most `_MOST_LINES` about a server's tools, and each failure once."""
+    """At most `_MOST_LINES` per server, each failure once."""
 
     def __init__(self, server: str) -> None:
         self._server = server

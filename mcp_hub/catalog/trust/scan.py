@@ -1,4 +1,4 @@
-"""Flags in definitions, names of other servers' tools in texts, and the difference of two definitions. Pure.
+"""Flags in definitions, other servers' tools in texts, and the difference of two definitions. Pure.
 
 Names count if they cannot be words (`send_mail`, `createIssue`), or the text says when to use them ("before calling
 fetch").
@@ -57,7 +57,7 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 class Inspector(msgspec.Struct):
-    """Searches lists, and again only what is new."""
+    """Searches only what is new."""
 
     _inspected: dict[bytes, tuple[tuple[Flag, ...], tuple[tuple[str, str], ...]]] = msgspec.field(default_factory=dict)
 
@@ -175,7 +175,7 @@ _SHORT: Final = (
 
 
 def diff_lines(pin: Pin) -> Iterator[tuple[str, str]]:
-    """Lines and their styles: each member that differs."""
+    """Lines and styles: each member that differs."""
     approved, offered = pin.approved, pin.offered
     if offered is None:
         return

@@ -1,9 +1,5 @@
 """Views: all that one kind of caller can list, read and call. Pure.
 
-In: definitions of all servers, rules.
-
-Out: an immutable `CatalogView`.
-
 * `entries`: definitions under exported names
 * `exposure`: tools that a client is listed
 * `listed`: readable resources

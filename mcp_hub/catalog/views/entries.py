@@ -35,8 +35,8 @@ _T = TypeVar("_T")
 class Entry:
     """One listed thing. `key`: the upstream's name, URI or template; `raw`: the definition under `exported`.
 
-    `is_pinned`: listed in every mode. `supplied`: the hub's arguments. `path` projects results. `modes`: those
-    in which the server delivers an event.
+    `is_pinned`: listed in every mode. `supplied`: the hub's arguments. `path` projects results. `modes`: the server's
+    modes of delivering an event.
     """
 
     kind: Kind
@@ -89,8 +89,6 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class _Offers(msgspec.Struct, frozen=True):
-    """All offers, unfit definitions, exported `addresses` of resources and apps."""
-
     by_kind: dict[Kind, list[Offer]]
     quarantined: tuple[Quarantined, ...]
     addresses: dict[Origin, str]
@@ -98,7 +96,7 @@ class _Offers(msgspec.Struct, frozen=True):
 
 
 def present(snapshots: Iterable[Snapshot], rules: ViewRules) -> list[Snapshot]:
-    """Snapshots of servers in `rules`, in their order."""
+    """Snapshots in the order of `rules`."""
     by_server = {snapshot.server: snapshot for snapshot in snapshots}
     return [by_server[server] for server in rules.servers if server in by_server]
 

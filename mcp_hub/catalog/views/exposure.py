@@ -1,4 +1,4 @@
-"""The tools that a client is listed, and the hub's own that stand for the others. Pure."""
+"""The tools that a client is listed, and the hub's own for the others. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -126,7 +126,7 @@ def results_of(rules: ViewRules, client: ClientKind) -> int:
 
 
 def _is_bare(rules: ViewRules, client: ClientKind) -> bool:
-    """Whether only servers' tools are wanted: all of them, whole results, and no early answers."""
+    """Whether only servers' tools are wanted: all of them, whole results, no early answers."""
     is_full = (client.expose or rules.expose) == "full"
     return is_full and not results_of(rules, client) and client.soft_deadline is None
 

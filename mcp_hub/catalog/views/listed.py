@@ -66,7 +66,7 @@ class ListedResources:
         return origin if origin in self._listed or self._lets_through(*origin, uri) else None
 
     def is_of_skill(self, server: str, upstream_uri: str) -> bool:
-        """Whether it is, or seems to be, a file of a skill: servers need not list all."""
+        """Whether it is, or seems to be, a skill's file: servers need not list all."""
         return upstream_uri.startswith("skill://") or self._roots.exported(server, upstream_uri) is not None
 
     def unapproved(self, uri: str) -> UnapprovedTool | None:

@@ -1,4 +1,4 @@
-"""Globs of the settings that match nothing any server offers; hints and URIs are not judged. Pure."""
+"""Globs of the settings that match no server's offer; hints and URIs are not judged. Pure."""
 
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -46,7 +46,7 @@ _raw = attrgetter("raw")
 
 
 class CatalogView:
-    """Immutable; made by `build`. It shares a memory of unlisted URIs."""
+    """Immutable; made by `build`. Shares a memory of unlisted URIs."""
 
     def __init__(
         self,
@@ -111,12 +111,12 @@ class CatalogView:
 
     @cached_property
     def callables(self) -> Mapping[str, Entry]:
-        """Tools that a script can call, by their Python names; without the hub's own and those for apps alone."""
+        """Tools for scripts, by Python names; without the hub's own and those for apps alone."""
         entries = {entry.exported: entry for entry in self.for_model.usable_tools if entry.server != OWN}
         return MappingProxyType({name: entries[exported] for exported, name in python_names(entries).items()})
 
     def shows_output(self, exported: str) -> bool:
-        """Whether a tool is listed with an output schema."""
+        """Whether it is listed with an output schema."""
         position = self._places[_TOOL].get(exported)
         return position is not None and b'"outputSchema"' in self._entries[_TOOL][position].raw
 
@@ -149,7 +149,7 @@ class CatalogView:
         return entry is not None and entry.server == OWN
 
     def page(self, kind: Kind, era: Era, cursor: str | None, size: int) -> bytes:
-        """The encoded list result: `size` entries after `cursor`. Raises: InvalidParams for an unknown cursor."""
+        """The encoded list: `size` entries after `cursor`. Raises: InvalidParams for an unknown cursor."""
         key = (kind, era, cursor, size)
         page = self._pages.get(key)
         if page is None:
@@ -169,7 +169,7 @@ class CatalogView:
     ) -> "CatalogView":
         """All of `tools` can be used, the first of a name; `listed` and `replaced` (other kinds) are in lists.
 
-        The lists are private; those of a view that `is_partial` are not cached.
+        Lists are private; with `is_partial` they are not cached.
         """
         by_name: dict[str, Entry] = {}
         for entry in tools:

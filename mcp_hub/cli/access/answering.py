@@ -1,7 +1,4 @@
-"""Answers questions of a call by a conversation at the terminal, or refuses them.
-
-The end of the input (Ctrl-D) declines.
-"""
+"""Answers questions of a call at the terminal, or refuses them. The end of the input (Ctrl-D) declines."""
 
 import os
 import re
@@ -61,7 +58,7 @@ def _drop_typed(terminal: int) -> None:
 
 
 class _Terminal:
-    """Drops lines that were typed before a question."""
+    """Drops lines typed before a question."""
 
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
@@ -88,8 +85,6 @@ class _Terminal:
 
 
 class _Conversation(Protocol):
-    """A person who reads and types lines."""
-
     def tell(self, text: str) -> None:
         """Shows a line."""
 
@@ -159,7 +154,7 @@ async def _take(person: _Conversation, field: Field, content: dict[str, object])
 
 
 async def _visited(person: _Conversation, asker: str, url: str, message: str) -> _Reply:
-    """Shows the whole URL in ASCII, and never opens it."""
+    """Shows the whole URL in ASCII; never opens it."""
     _quote(person, f"{_one_line(asker)} asks you to open a page (Ctrl-D declines, Ctrl-C cancels the call):", message)
     for line in url_lines(url):
         person.tell(f"│ {line}")

@@ -1,7 +1,4 @@
-"""Follows a call to its end: shows its events and finds the exit code.
-
-Streams and past calls come from the running hub or its store.
-"""
+"""Follows calls of the running hub or its store: shows events, finds the exit code."""
 
 import sys
 from collections.abc import Awaitable, Callable
@@ -75,7 +72,7 @@ def run_with_streams(
 def run_with_history(
     reach: Reach, main: Callable[["HistoryAccess"], Awaitable[int]], call: str | None = None
 ) -> NoReturn:
-    """Runs `main` with the past calls; exits with its code."""
+    """Runs `main` with past calls; exits with its code."""
 
     async def of_hub(client: "HubClient") -> int:
         return await main(client.lists)
@@ -113,7 +110,7 @@ def _run_on_store(
 
 
 def show_for(output: Output, title: str) -> Show:
-    """The renderer for the format and for stdout."""
+    """The renderer for format and stdout."""
     if output.form in ("jsonl", "json"):
         return renderer(output.form, json_output())
     if not sys.stdout.isatty():
@@ -132,9 +129,9 @@ async def followed(
     folder: Path | None = None,
     names_stream: bool = False,
 ) -> int | None:
-    """Shows the events of a call; returns the exit code, None without an ending.
+    """Shows a call's events; returns the exit code, None without an ending.
 
-    `ask` answers a question and returns a note. Binary content goes to `folder`.
+    Binary content goes to `folder`.
     """
     async for event in events:
         if names_stream:

@@ -30,8 +30,6 @@ _EXAMPLES: Final = {
 
 
 class _Choice(msgspec.Struct, frozen=True):
-    """A value and its title."""
-
     value: str
     title: str
 

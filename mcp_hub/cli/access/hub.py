@@ -88,7 +88,7 @@ class ReachedHub(msgspec.Struct, frozen=True):
             await waiting.settle_running(self.client.servers)
 
     async def find(self, name: str, doing: Callable[[str], None], kind: Kind = Kind.TOOL) -> None:
-        """Waits until `app` lists the entry (a resource by its URI) or all servers settled; `doing` shows the wait."""
+        """Waits until `app` lists the entry (a resource by URI) or all servers settled; `doing` shows the wait."""
         if self.app is None:
             return
         from mcp_hub.app import readiness  # a hub, of which a command about a running one needs nothing
@@ -190,10 +190,10 @@ def run_with_hub(
     operates: bool = False,
     lists_servers: bool = False,
 ) -> NoReturn:
-    """Runs `main` with the hub that `reach` means; exits with its code.
+    """Runs `main` with a hub; exits with its code.
 
-    The configuration must have `servers`, `profile` and the kind `client`. `start` changes the configuration of a hub
-    in this process. `lists_servers`: `main` reports failed servers.
+    The configuration must have `servers`, `profile` and the kind `client`. `start` changes that of a hub in this
+    process. `lists_servers`: `main` reports failed servers.
     """
     if reach.url is not None:
         at = _HubPlace(reach.url)

@@ -79,7 +79,7 @@ class LocalStreams:
         return LocalStream(self._store, stream, after, on_pause)
 
     async def cancel(self, stream: str) -> StreamStatus:
-        """Asks the owner of the call to end it. Raises `UnknownStream`."""
+        """Asks the owner to end the call. Raises `UnknownStream`."""
         row = await tended(self._store, await stream_row(self._store.log, stream))
         if not row.has_ended:
             await self._store.inbox.post(Message(row.id, "cancel", b"cancelled on request"))
@@ -97,7 +97,7 @@ def _status(row: StreamInfo, *, is_orphan: bool) -> StreamStatus:
 
 
 class LocalStream:
-    """The events of one stream, to be iterated once. `on_pause` says why it waits for another hub.
+    """The events of one stream, iterated once. `on_pause` says why it waits for another hub.
 
     Raises `UnknownStream`, `EventsGone`, and `InvalidParams` for a cursor beyond the end.
     """

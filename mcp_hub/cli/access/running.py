@@ -58,7 +58,7 @@ class HubRecord(msgspec.Struct, frozen=True):
 
     @property
     def endpoint(self) -> str:
-        """The URL of its MCP endpoint, empty for a hub of one client."""
+        """The MCP endpoint, empty for a hub of one client."""
         return self.url or (ON_SOCKET if self.folder else "")
 
     @property
@@ -71,7 +71,7 @@ ON_SOCKET: Final = "http://localhost/mcp"
 
 
 def dashboard_address(url: str, operator: str = "") -> str:
-    """The URL of the dashboard; the token is in the fragment, which is not sent."""
+    """The token is in the fragment, which is not sent."""
     page = url.removesuffix("mcp")
     return f"{page}#token={operator}" if operator else page
 
@@ -81,7 +81,7 @@ def recorded(
     config: str, url: str, env: Mapping[str, str], client: str = "", operator: str = "", folder: str = "",
     *, has_dashboard: bool = True, alone: str = "",
 ) -> Iterator[None]:  # fmt: skip
-    """Keeps the record of this hub during the block."""
+    """Keeps the hub's record during the block."""
     path = _folder(env) / f"{_key(config)}-{os.getpid()}.json"
     file = None
     try:
@@ -102,7 +102,7 @@ def recorded(
 
 
 def running_hub(config: str, env: Mapping[str, str], *, over_http: bool = False) -> HubRecord | None:
-    """The hub that commands ask: over HTTP, else the youngest background hub."""
+    """The hub over HTTP, else the youngest background hub."""
     hubs = [hub for hub in running_hubs(config, env) if hub.url or (hub.endpoint and not over_http)]
     return next((hub for hub in hubs if hub.url), hubs[0] if hubs else None)
 
@@ -167,7 +167,7 @@ _LOOK: Final = 0.05
 
 
 def hub_fields(folder: str, wants: str) -> dict[str, str]:
-    """The answer of the hub in that folder. Exits with 3."""
+    """The answer of the hub. Exits with 3."""
     from mcp_hub.attach.join import NotJoined, request  # sockets and locks that Windows does not have
 
     try:
@@ -245,7 +245,7 @@ def end_folders(folders: Sequence[str]) -> dict[str, str]:
 
 
 def hubs_of(config: str | None) -> tuple[str, list[HubRecord]]:
-    """The path of the configuration and its hubs; without one, all hubs. Raises `ConfigError`."""
+    """The configuration's path and hubs; without one, all hubs. Raises `ConfigError`."""
     try:
         path = config_place(config)
     except ConfigError as error:
@@ -256,7 +256,7 @@ def hubs_of(config: str | None) -> tuple[str, list[HubRecord]]:
 
 
 def end_hubs_of(configs: Iterable[str]) -> list[str]:
-    """Ends their background hubs; returns the configurations that had one. Exits with 3."""
+    """Ends background hubs; returns the configurations that had one. Exits with 3."""
     paths = {os.path.realpath(config) for config in configs}
     hubs = [hub for hub in running_hubs(None, os.environ) if hub.folder and os.path.realpath(hub.config) in paths]
     for folder, why in end_folders([hub.folder for hub in hubs]).items():

@@ -28,7 +28,7 @@ _RESTARTED: Final = "restarted"
 
 
 async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamStatus]], None] | None = None) -> None:
-    """Waits until all servers have settled; calls `look` with the states at each change."""
+    """Waits until all servers have settled; `look` gets the states at each change."""
     from mcp_hub.app.readiness import all_settled, wait_until
 
     with _spinner() as spinner:
@@ -45,7 +45,7 @@ async def settle(hub: "HubPort", seconds: float, look: Callable[[list[UpstreamSt
 
 
 async def settle_running(servers: Callable[[], Awaitable[list["ServerInfo"]]]) -> None:
-    """Waits until no server of a running hub is starting, ten seconds at most."""
+    """Waits until no server is starting, ten seconds at most."""
     with anyio.move_on_after(_RUNNING):
         names, pause = _on_way_up(await servers()), _SHORTEST
         if not names:

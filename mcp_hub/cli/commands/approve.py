@@ -50,8 +50,6 @@ from mcp_hub.types import JsonObject
 
 
 class _Waiting(msgspec.Struct, frozen=True):
-    """A tool or other text that waits for approval."""
-
     finding: UnapprovedTool
     pin: Pin
     key: str
@@ -264,7 +262,7 @@ def _agrees(finding: UnapprovedTool) -> bool:
 
 
 def _approve(store: KeyedFiles, item: _Waiting) -> bool:
-    """False if the tool has changed since it was shown."""
+    """False if the tool changed since it was shown."""
     missed: list[str] = []
 
     def change(text: bytes | None) -> bytes | None:

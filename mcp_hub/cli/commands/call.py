@@ -101,7 +101,7 @@ def call(
 
 
 def check_detached(detach: bool, reach: Reach, output: Output) -> None:
-    """Raises `UsageError` for options that do not go with --detach."""
+    """Raises `UsageError` for options that --detach excludes."""
     if detach and reach.local:
         raise click.UsageError("--detach leaves the call to a hub that keeps running. Drop --local, or --detach.")
     if detach and output.folder is not None:
@@ -172,7 +172,7 @@ async def run_call(
 async def detached(
     client: "HubClient", name: str, arguments_of: Callable[[], Awaitable[RawJson]], output: Output, path: str | None
 ) -> int:
-    """Starts a call, and prints the id of its stream; returns the exit code. Raises `ConfigError`."""
+    """Starts a call, prints its stream's id; returns the exit code. Raises `ConfigError`."""
     form = "text" if output.form == "text" else "jsonl"
     show = show_for(Output(form), name)
     show.close()
@@ -185,7 +185,7 @@ async def detached(
 
 
 async def _arguments(client: "HubClient", request: _Wanted, wait: int) -> RawJson:
-    """The typed arguments; the hub refuses an unknown tool. Raises `ConfigError`, `RpcError`."""
+    """The hub refuses an unknown tool. Raises `ConfigError`, `RpcError`."""
     definition: RawJson = b"{}"
     if request.pairs or not request.has_json:
         name = msgspec.json.encode(request.name)

@@ -100,7 +100,7 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
 
 
 class _Sample(msgspec.Struct, forbid_unknown_fields=True):
-    """A call to be judged. `tool` is the server's own name; `hints` are those of its definition."""
+    """A call to judge. `tool`: the server's own name; `hints`: of its definition."""
 
     server: str
     tool: str
@@ -227,7 +227,7 @@ def _has_scripts(loaded: Loaded) -> bool:
 
 
 async def _about_scripts(hub: ReachedHub, loaded: Loaded, late: Collection[str]) -> _Findings:
-    """Names of tools that do not exist count once every server has listed its tools."""
+    """Names of unknown tools count once every server has listed its tools."""
     if not _has_scripts(loaded):
         return ()
     definitions = None if late else await hub.client.tools()
@@ -241,7 +241,7 @@ class _Named(msgspec.Struct):
 def _script_findings(
     settings: Settings, env: Mapping[str, str], definitions: Sequence[RawJson] | None = None
 ) -> Iterator[ConfigFinding]:
-    """Findings about scripts of enabled servers. With all `definitions`: also names of tools that do not exist."""
+    """Findings about scripts of enabled servers. With all `definitions`: also names of unknown tools."""
     folders = [server.scripts for server in settings.servers.values() if server.enabled and server.scripts is not None]
     if not folders:
         return
@@ -274,7 +274,7 @@ async def _listed(hub: ReachedHub, loaded: Loaded) -> ServerList | None:
 
 
 def _loaded(config: str | None, *, runs_commands: bool) -> Loaded:
-    """Raises `ConfigError`, with `runs_commands` also for each failed `${cmd:…}`."""
+    """Raises `ConfigError`, with `runs_commands` also for failed `${cmd:…}`."""
     loaded = read_config(config, lenient=False)
     if runs_commands:
         report, folder = report_of(loaded), str(loaded.path.absolute().parent)
@@ -329,8 +329,8 @@ def _kind(server: ServerSettings) -> str:
 
 
 def _server(loaded: Loaded, name: str, program: str | None) -> JsonObject:
-    """`overrides`: keys that change a tool. `failure`: the code of a start failure. `gets`: what an imported server
-    takes from outside, `to`: its target.
+    """`overrides`: keys that change a tool. `failure`: code of a start failure. `gets`: taken from outside by an
+    imported server; `to`: its target.
     """
     server, cause = loaded.settings.servers[name], loaded.settings.failure(name)
     kind = _kind(server)

@@ -79,13 +79,11 @@ class _Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def fix(self) -> str:
-        """The advice for the code; `advice` is that of the failure."""
         if any(_NO_PACKAGE.search(line) for line in self.lines):
             return "The package does not exist: check the name in `args`."
         return CODES.get(self.code, _OF_NEWER_HUBS).fix_of(self.status.server)
 
     def with_message(self, message: str) -> "_Diagnosis":
-        """The verdict with another message."""
         problem, advice = told_apart(message)
         return msgspec.structs.replace(self, problem=problem, advice=advice)
 

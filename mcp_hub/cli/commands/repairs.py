@@ -51,7 +51,7 @@ _SKIPPED: Final = frozenset(("url", "headers", "description", "name", "tools", "
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """A problem; `apply` fixes it, and raises `ConfigError`, `OSError`.
+    """A problem; `apply` fixes it, raises `ConfigError`, `OSError`.
 
     `is_problem`: something fails now. `is_fixable`: by `doctor --fix`. `path`: the missing one.
     """

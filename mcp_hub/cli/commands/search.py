@@ -36,8 +36,6 @@ _SEARCHED: Final = 4000
 
 
 class _SearchReport(msgspec.Struct, frozen=True):
-    """The output of `--json`."""
-
     query: str
     answer: str
     tokens: int

@@ -1,4 +1,4 @@
-"""`mcp-hub streams`, `resume` and `cancel`: durable calls."""
+"""`mcp-hub streams`, `resume` and `cancel`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Final

@@ -40,7 +40,7 @@ _TYPES: Final = {
 
 
 class ShownResult(msgspec.Struct, frozen=True):
-    """A result: `raw`, and its parts for people."""
+    """A result: `raw`, and parts for people."""
 
     raw: RawJson
     is_error: bool = False

@@ -145,7 +145,7 @@ def server_table(servers: Sequence[ServerInfo], *, ends: bool = False) -> "Table
 
 
 def described(entry: JsonObject) -> str:
-    """The server on one line: its shell command, or its URL and values."""
+    """The server on one line: shell command, or URL and values."""
     if "url" in entry:
         oauth = entry.get("oauth")
         login = {f"oauth.{name}": value for name, value in (oauth.items() if isinstance(oauth, dict) else ())}
@@ -276,7 +276,7 @@ def unmatched_patterns(
 
 
 def waiting_edits(path: Path, servers: Collection[str] = ()) -> list[ConfigFinding]:
-    """The edits that the dashboard proposes, of these servers or all."""
+    """The dashboard's proposed edits, of these servers or all."""
     with suppress(OSError):
         if KeyedFiles(state_dir(os.environ) / "proposals").stamp(record_key(str(path.absolute()), "")) is None:
             return []

@@ -1,4 +1,4 @@
-"""Validates interpolated data; no message repeats a value, which may be a secret."""
+"""Validates interpolated data; no message repeats a value, which may be secret."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -177,7 +177,7 @@ def _known_keys(root: type[BaseModel], path: DataPath) -> Iterator[str]:
 
 
 def check_references(tree: JsonObject, changed: Collection[DataPath], report: Findings) -> None:
-    """Reports unknown names and repeated tokens. Texts at `changed` paths are not shown."""
+    """Reports unknown names and repeated tokens, without texts at `changed` paths."""
     servers, profiles = _mapping(tree.get("servers")), _mapping(tree.get("profiles"))
     for name, profile in profiles.items():
         for index, server in enumerate(_list(_mapping(profile).get("servers"))):
@@ -197,7 +197,7 @@ def check_references(tree: JsonObject, changed: Collection[DataPath], report: Fi
 def check_accounts(
     tree: JsonObject, lookups: Mapping[str, Mapping[DataPath, Sequence[object]]], report: Findings
 ) -> None:
-    """Reports servers whose accounts could not be kept apart. `lookups` are those of texts, by server and path."""
+    """Reports servers whose accounts could not be kept apart. `lookups`: by server and a text's path."""
     hub, general = _mapping(tree.get("hub")), _mapping(tree.get("defaults"))
     for name, entry in _mapping(tree.get("servers")).items():
         server = _mapping(entry)
@@ -292,7 +292,7 @@ def _profiles_of(hub: Mapping[str, object]) -> Iterator[tuple[DataPath, object]]
 
 
 def check_rules(settings: Settings, report: Findings) -> None:
-    """Warns of rules for calls that nothing can fulfil, and of scripts, as `check_code`."""
+    """Warns of rules for calls that nothing can fulfil, and of scripts."""
     check_code(settings, report)
     hub = settings.hub
     asks: dict[DataPath, AskSettings | None] = {("hub", "ask"): hub.ask}
@@ -310,7 +310,7 @@ def check_rules(settings: Settings, report: Findings) -> None:
 
 
 def check_code(settings: Settings, report: Findings) -> None:
-    """Warns where scripts are allowed that cannot run, and of folders of scripts where none is allowed."""
+    """Warns where scripts are allowed that cannot run, and of their folders where none is allowed."""
     modes: dict[DataPath, str | None] = {("hub",): settings.hub.code}
     modes |= {("profiles", name): profile.code for name, profile in settings.profiles.items()}
     for path, mode in modes.items():

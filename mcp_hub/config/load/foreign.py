@@ -1,7 +1,6 @@
-"""Recognizes files of other clients: the client, the project, and the place of the servers.
+"""Recognizes other clients' files: client, project, and the servers' place.
 
-The key that holds the servers decides; for YAML, forms of other clients. An unknown key does not. Takes data of any
-shape.
+The key that holds the servers decides; for YAML, forms of other clients. Takes data of any shape.
 """
 
 import re
@@ -212,7 +211,7 @@ def _real(path: Path) -> Path:
 
 
 def place_of_servers(data: Mapping[str, object], *, is_yaml: bool) -> DataPath:
-    """The path of the servers' mapping; empty if the whole file is that mapping."""
+    """The path of the servers' mapping; empty if it is the whole file."""
     if data.get("mcpServers", ()) is not None and "mcpServers" in data:
         return ("mcpServers",)
     if is_yaml:
@@ -248,7 +247,7 @@ def _is_goose(data: Mapping[str, object]) -> bool:
 
 
 def sections(data: JsonObject, path: DataPath, report: Findings) -> JsonObject:
-    """The top level with the keys of `Settings`; the servers at `path` come under `servers`."""
+    """The top level with keys of `Settings`; the servers at `path` come under `servers`."""
     if path == ("servers",):
         return {key: value for key, value in data.items() if key != "$schema"}
     servers = at(data, path)
@@ -272,7 +271,7 @@ def sections(data: JsonObject, path: DataPath, report: Findings) -> JsonObject:
 
 
 def doubled_names(servers: list[object]) -> list[str]:
-    """Names that several servers of a list have."""
+    """Names repeated in a list of servers."""
     named = Counter(str(server.get("name")) for server in servers if isinstance(server, dict))
     return [name for name, number in named.items() if number > 1]
 

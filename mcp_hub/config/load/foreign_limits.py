@@ -143,7 +143,7 @@ def _filtered(section: object, target: str, names: object) -> JsonObject | None:
 
 
 def _is_on(entry: JsonObject, note: Note) -> bool:
-    """Removes the keys that switch the server; unreadable means off."""
+    """Removes the switches; unreadable means off."""
     is_on = True
     for key, off, value in [*_switches(entry)]:
         del entry[key]
@@ -160,7 +160,7 @@ def _is_on(entry: JsonObject, note: Note) -> bool:
 
 
 def _takes_sandbox(entry: JsonObject, note: Note) -> bool:
-    """Moves VS Code's lists under `sandbox`; False if they are unreadable. Servers with a URL are not in a sandbox."""
+    """Moves VS Code's lists under `sandbox`; False if unreadable. Servers with a URL are not in a sandbox."""
     boxes = {key: entry.pop(key) for key in [*entry] if "sandbox" in plain_key(key)}
     switches = {key: _flag(boxes.pop(key)) for key in [*boxes] if plain_key(key) == _SWITCH}
     rules = {key: box for key, box in boxes.items() if box and str(box).strip().lower() not in _NO_SANDBOX}

@@ -66,7 +66,7 @@ def _is_text(value: object) -> bool:
 
 
 class SandboxedEntry(msgspec.Struct, frozen=True):
-    """A VS Code server, and paths that it opens itself; `path` is PATH. Unknown texts are None."""
+    """A VS Code server, and paths that it opens; `path` is PATH. Unknown texts are None."""
 
     program: str
     args: Sequence[str | None]

@@ -1,4 +1,4 @@
-"""Another client's server with our keys. Pure; unreadable values are dropped with a note."""
+"""Another client's server with our keys. Pure; drops unreadable values with a note."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Translates servers of Windows clients for Linux in WSL. Pure."""
+"""Translates servers of Windows clients for WSL. Pure."""
 
 import ntpath
 import re

@@ -71,8 +71,8 @@ class ValuePlaces(msgspec.Struct, frozen=True):
 class Translator(msgspec.Struct, frozen=True):
     """Translates the servers of one file; failures are errors in `report`.
 
-    `is_confined`: variable files must be in the project; keys that grant rights (`_OWN_RIGHTS`) are dropped. `drives`:
-    the file may be for Windows.
+    `is_confined`: variable files must be in the project; `_OWN_RIGHTS` are dropped. `drives`: the file may be for
+    Windows.
     """
 
     origin: ForeignFile
@@ -284,8 +284,7 @@ def in_our_form(
 ) -> tuple[JsonObject, dict[str, tuple[str, ...]]]:
     """Another client's file in our form, and what each server takes from outside.
 
-    Errors in `report`: servers that cannot be translated, and those that take something from outside while not
-    `is_named`.
+    Errors in `report`: untranslatable servers, and those that take something from outside while not `is_named`.
     """
     tree = without_foreign_sections(tree, report)
     servers = tree.get("servers")

@@ -108,7 +108,7 @@ def split_text(text: str) -> list[str | Reference]:
 
 
 def joined(parts: Iterable[str | Reference]) -> str:
-    """One text, with literals escaped. Raises `Unresolved` for `$` right before a reference."""
+    """One text, literals escaped. Raises `Unresolved` for `$` right before a reference."""
     text, literal = "", ""
     for part in parts:
         if isinstance(part, str):

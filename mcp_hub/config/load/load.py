@@ -51,8 +51,8 @@ _PLACEHOLDERS_STAY = ("command", "url", "local", "skills", "scripts", "args", "e
 class Loaded:
     """Settings, their file, and findings; only `check` shows the `notes`.
 
-    `secrets` must stay out of logs and pages. `stamp` and `overrides_stamp` are file versions; `settings` contain the
-    `overrides`. `sources`: what servers of another client's file take from outside. `is_named`: chosen, not only found.
+    `secrets` must stay out of logs and pages. `stamp` and `overrides_stamp`: file versions; `settings` contain the
+    `overrides`. `sources`: from outside, for servers of another client's file. `is_named`: chosen, not only found.
     `needs_name`: choosing it would give it more. `failures`: warnings by failed server.
     """
 

@@ -40,7 +40,7 @@ _SURROGATES = re.compile(
 
 
 class LocatedData(msgspec.Struct, frozen=True):
-    """Plain data, 1-based lines of known paths, and duplicate keys."""
+    """Plain data, 1-based lines of known paths, duplicate keys."""
 
     data: object
     lines: Mapping[DataPath, int] = msgspec.field(default_factory=dict)
@@ -108,7 +108,7 @@ def long_number(error: Exception, text: str, code: str, name: str) -> ConfigFind
 
 
 def unseen(text: str, at: int) -> str:
-    """Advice about a character that no editor shows, where JSON is not valid."""
+    """Advice about a character that no editor shows, where JSON is invalid."""
     character = text[at : at + 1]
     if character == "\0":
         return " The file is damaged, or UTF-16 without a byte order mark."
@@ -118,7 +118,7 @@ def unseen(text: str, at: int) -> str:
 
 
 def half_findings(tree: object, path: DataPath, text: str) -> list[Finding]:
-    """An error for each text in `tree` with a lone surrogate; `path` is its place in the file."""
+    """An error for each text in `tree`, at `path`, with a lone surrogate."""
     paths = list(halves(tree, path)) if "\\" in text else []
     if not paths:
         return []
@@ -149,7 +149,7 @@ def is_json(text: str, name: str) -> bool:
 
 
 def without_json_comments(text: str) -> str:
-    """Blanks comments and tabs, so that YAML reads it; columns stay."""
+    """Blanks comments and tabs, for YAML; columns stay."""
     return _JSON_TOKEN.sub(_blanked, text)
 
 

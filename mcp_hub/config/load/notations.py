@@ -88,7 +88,6 @@ class Notation(msgspec.Struct, frozen=True):
         return expanded
 
     def _names_in(self, script: str) -> list[str]:
-        """Variables that the shell itself fills in."""
         names = dict.fromkeys(_NAMES.findall(script))
         return [name for name in names if name in self.env and name not in self.variables and name not in _ALWAYS]
 
@@ -199,7 +198,7 @@ class Notation(msgspec.Struct, frozen=True):
 
 
 def script_of(entry: JsonObject) -> int | None:
-    """The index of the script behind `sh -c` among the arguments."""
+    """The index of the script behind `sh -c`."""
     args = entry.get("args")
     words = [entry.get("command"), *(args if isinstance(args, list) else ())]
     is_shell = False

@@ -164,7 +164,7 @@ def _meaning(name: str) -> int:
 
 
 def _is_setting(name: str, value: str) -> bool:
-    """Counts, paths, URLs and login methods are not secrets under any name."""
+    """Counts, paths, URLs and login methods are never secret."""
     if value.isdecimal():
         return len(value) < 4 or "TOKENS" in name.upper()
     if _SAYS_HOW.search(name) and _SCHEME.fullmatch(value):

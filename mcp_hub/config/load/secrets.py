@@ -52,7 +52,7 @@ _NOTHING: Final = late(r"(?!)")
 
 
 def secret_texts(settings: Settings, from_outside: Iterable[str] = ()) -> set[str]:
-    """All secrets of the settings, and the parts of `from_outside`, values that `${…}` took."""
+    """All secrets of the settings, and parts of `from_outside`, the values of `${…}`."""
     hub, servers = settings.hub, settings.servers.values()
     issuers = [] if hub.http.oauth is None else hub.http.oauth.issuers
     texts = {token.token.get_secret_value() for token in hub.tokens}
@@ -205,7 +205,7 @@ def _members(text: str) -> Iterator[tuple[str, str]]:
 
 
 def target_of(command: object, url: object) -> str:
-    """The receiver of values: the program, or the URL's origin."""
+    """The receiver of values: program, or URL's origin."""
     if not isinstance(url, str):
         return f"the command {os.path.basename(str(command).rstrip('/'))}"
     parts = urlsplit(url) if "[" not in url else None

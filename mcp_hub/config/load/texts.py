@@ -41,8 +41,8 @@ class _TextFile(NamedTuple):
 
 
 def read_text_file(path: Path, largest: int, *, create: str = "") -> _TextFile:
-    """UTF-8 text of at most `largest` bytes (UTF-16 with byte order mark). Raises `ConfigError`; `create` is advice for
-    a missing file.
+    """UTF-8 of at most `largest` bytes (UTF-16 with byte order mark). Raises `ConfigError`; `create` is advice for a
+    missing file.
     """
     data, state = read_bytes(path, largest, create=create)
     return _TextFile(decoded(data, str(path)), state)

@@ -116,8 +116,8 @@ T = TypeVar("T")
 
 
 class ClientTable:
-    """Finds a client's entry, ignoring case; the file's entries first. `first_list_wait` replaces that of all entries,
-    unless None.
+    """Finds a client's entry, ignoring case; the file's first. `first_list_wait` replaces that of all entries, unless
+    None.
     """
 
     def __init__(self, entries: Mapping[str, ClientSettings], first_list_wait: float | None = None) -> None:

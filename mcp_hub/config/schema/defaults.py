@@ -62,7 +62,7 @@ _PathList = Annotated[list[_Path], Field(max_length=_PATHS)]
 
 
 class SandboxSettings(Section):
-    """The sandbox rule. `mode: prefer` starts without one if the system does not support it.
+    """The sandbox rule. `mode: prefer` starts without one if unsupported.
 
     `read` None: working directory and paths in `args`; `write` None: paths in `args`. System folders, the interpreter
     and a private home are always open. `sockets`: paths of Unix sockets.

@@ -1,4 +1,4 @@
-"""The base of all sections, findings of their validators, and types of single values.
+"""The base of all sections, findings of their validators, types of single values.
 
 Durations are float seconds, sizes int bytes. No message repeats a value.
 """
@@ -91,7 +91,7 @@ def holds_at_once(section: type[Section], key: str) -> bool:
 
 
 def findings(flaws: Sequence[Flaw]) -> PydanticCustomError:
-    """One finding for several keys, with the code and key of the first."""
+    """One finding for several keys, with code and key of the first."""
     first, *more = flaws
     message = "; ".join((first.message, *(f"{flaw.key}: {flaw.message}" for flaw in more)))
     return finding(first.code, message, first.key)

@@ -212,7 +212,7 @@ class StoreSettings(Section):
     `url`, shared by replicas.
 
     `retention`: seconds that an ended stream stays readable. `prefix`: of all keys on a server. A replica silent for
-    `lease` seconds loses its calls. `acknowledge`: whose copy of a beginning or an ending is awaited.
+    `lease` seconds loses its calls. `acknowledge`: whose copy of a beginning or ending is awaited.
     """
 
     type: Literal["sqlite", "memory", "redis"] = "sqlite"
@@ -332,7 +332,6 @@ class _AccountSettings(Section):
     connections: Count = 256
 
     def keys(self) -> list[str]:
-        """All keys, the one that encrypts first."""
         return [key.get_secret_value() for key in self.key]
 
 

@@ -110,7 +110,7 @@ def _access(value: object) -> object:
 
 
 class _AuthorizationSettings(Section):
-    """The hub as the authorization server of its own principals. A grant ends after `idle` seconds without use.
+    """The hub as authorization server of its own principals. A grant ends after `idle` seconds without use.
 
     `registration`: clients may register themselves.
     """

@@ -1,6 +1,6 @@
 """The JSON Schema of `servers.yaml` before `${…}` is filled in, for editors.
 
-It adds to the models what a file may also contain: durations as text, `${…}`, empty keys, keys of other clients.
+A file may contain more than the models: durations as text, `${…}`, empty keys, other clients' keys.
 """
 
 from collections.abc import Iterator

@@ -80,7 +80,7 @@ class AuditSettings(Section):
 
 
 def webhook_key(secret: str) -> bytes:
-    """The key of a secret as standardwebhooks.com writes it (`whsec_` and Base64), or as it is. Raises `ValueError`."""
+    """The key of a secret by standardwebhooks.com (`whsec_` and Base64), or as it is. Raises `ValueError`."""
     return (
         base64.b64decode(secret.removeprefix("whsec_"), validate=True)
         if secret.startswith("whsec_")
@@ -91,8 +91,8 @@ def webhook_key(secret: str) -> bytes:
 class AskWebhookSettings(Section):
     """The receiver of links to calls that wait for a yes, by a signed POST.
 
-    `body`: a text, or a mapping that is sent as JSON, with `{{link}}` and others filled in; None: all of them.
-    `private`: hosts and addresses of inner networks that it may reach. `arguments: full` puts them into the message.
+    `body`: a text, or a mapping sent as JSON, with `{{link}}` and others filled in; None: all of them. `private`: hosts
+    and addresses of inner networks that it may reach. `arguments: full` adds them.
     """
 
     url: Annotated[SecretStr, Field(min_length=1)]

@@ -129,7 +129,7 @@ class OAuthSettings(Section):
 
 
 class AccountLookup(msgspec.Struct, frozen=True):
-    """`${account:NAME}`: a value of the caller's account; without a name `${client.principal}`, who the caller is."""
+    """`${account:NAME}`: a value of the caller's account; without a name `${client.principal}`."""
 
     name: str | None = None
 
@@ -321,7 +321,7 @@ class ServerSettings(Section):
         return self
 
     def sent_headers(self) -> dict[str, str]:
-        """Headers of every request to the server, credentials included."""
+        """Headers of every request, credentials included."""
         sent = {name: value.get_secret_value() for name, value in self.headers.items()}
         return sent if self.bearer is None else {**sent, "Authorization": f"Bearer {self.bearer.get_secret_value()}"}
 
@@ -337,7 +337,7 @@ class ServerSettings(Section):
         return copied
 
     def filled(self, outputs: Mapping[Lookup, str]) -> Self:
-        """A copy with these values; `${…}` in them stays. Other lookups stay, too."""
+        """A copy with these values; `${…}` in them stays, other lookups too."""
         args, env, headers, bearer = list(self.args), dict(self.env), dict(self.headers), self.bearer
         remaining: dict[tuple[str | int, ...], tuple[str | Lookup, ...]] = {}
         for key, parts in self._command_texts.items():

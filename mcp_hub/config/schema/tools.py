@@ -37,8 +37,6 @@ _Names = Annotated[list[ServerName], Field(max_length=1000)]
 
 
 class _HintSettings(Section):
-    """A tool's hints by their MCP names."""
-
     readOnlyHint: bool | None = None
     destructiveHint: bool | None = None
     idempotentHint: bool | None = None
@@ -142,7 +140,6 @@ class _ConditionSettings(Section):
 
     @property
     def patterns(self) -> dict[str, object]:
-        """Patterns by member."""
         members = {name: getattr(self, name) for name in type(self).model_fields if name != "hints"}
         hints = {} if self.hints is None else self.hints.model_dump(exclude_none=True)
         return {name: each for name, each in {**members, "hints": hints or None}.items() if each is not None}
@@ -194,9 +191,9 @@ class ToolSettings(Section):
     """Overrides for a tool, or all that a glob matches.
 
     `annotations` replace the server's hints. Missing `task`, `orphan` (seconds), `idempotent` and `retry` come from the
-    server, else `defaults`. `history: off`: calls are not kept. `path` selects what is passed on of results. `rate` and
-    `concurrency` hold for each tool by itself. `cache`: seconds for which results of a tool that only reads are used.
-    `ask`, `allow_if` and `deny_if` decide about each call; those of every entry that fits hold.
+    server, else `defaults`. `history: off`: calls are not kept. `path` selects parts of results. `rate` and
+    `concurrency` are each tool's. `cache`: seconds for results of a tool that only reads. `ask`, `allow_if` and
+    `deny_if` of every entry that fits decide about each call.
     """
 
     name: ExportedName | None = None

@@ -1,11 +1,11 @@
-"""Tool calls as text, for models without them: a section of the prompt, and a parser of the answer.
+"""Tool calls as text: a section of the prompt, and a parser of the answer.
 
 * `characters`: the text and its tags
 * `json_calls`, `pythonic_calls`, `tagged_calls`: forms of calls
 * `loose_json`, `json_shapes`, `readings`: calls that break their form
 * `output`: the events
-* `parser`: takes text, returns events
-* `prompt`: tools and results as text
+* `parser`: text to events
+* `prompt`: tools and results
 * `regions`: where broken calls end
 * `table`: the formats
 """

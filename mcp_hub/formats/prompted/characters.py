@@ -1,7 +1,7 @@
 """A model's text for parsers, which wait only for the next character: every split gives the same events; and its tags.
 
-A tag is known by its words, whatever bars, case, blanks, dashes or name space stand around them: `<TOOL_CALL>`,
-`<|tool_call|>`, `<tool-call >` and `<minimax:tool_call>` are `<tool_call>`.
+Tags are known by words, despite other bars, case, blanks, dashes or name space: `<TOOL_CALL>`, `<|tool_call|>`,
+`<tool-call >` and `<minimax:tool_call>` are `<tool_call>`.
 """
 
 import re
@@ -58,7 +58,7 @@ class Characters:
         self._is_whole = True
 
     def hold(self, consumed: str) -> None:
-        """Keeps `consumed`, and what follows; it may turn out to be text."""
+        """Keeps `consumed`, and what follows: it may be text."""
         self.keep(consumed)
         self._room = MAX_HEAD
         self.is_holding = True
@@ -72,7 +72,7 @@ class Characters:
         self._recorded, self._recorded_room = [consumed], MAX_KEPT
 
     def rewind(self) -> str | None:
-        """Gives back the kept text, to be consumed again; None if it was too long."""
+        """Gives back kept text, to be consumed again; None if too long."""
         recorded = None if self._recorded is None else "".join(self._recorded)
         self._recorded, self.is_holding = None, False
         self.give_back(recorded or "")
@@ -83,7 +83,7 @@ class Characters:
         self._recorded, self.is_holding = None, False
 
     def give_back(self, text: str) -> None:
-        """Puts `text` before what follows; it was consumed character by character if it is kept."""
+        """Puts `text` first; if kept, it was consumed character by character."""
         if self._recorded is not None:
             del self._recorded[len(self._recorded) - len(text) :]
             self._recorded_room += len(text)
@@ -136,7 +136,7 @@ def need(source: Characters) -> Steps[str]:
 
 
 def skip(source: Characters) -> Steps[str]:
-    """Consumes white space; returns the next character."""
+    """Consumes white space; the next character."""
     while True:
         char = yield from source.peek()
         if not char or char not in BLANKS:
@@ -145,7 +145,7 @@ def skip(source: Characters) -> Steps[str]:
 
 
 def skip_to(source: Characters, chars: str = "") -> Steps[str]:
-    """Consumes white space; returns the next character, one of `chars` if given.
+    """Consumes white space; the next character, one of `chars` if given.
 
     Raises: MalformedCall, EOFError.
     """
@@ -162,7 +162,7 @@ def skip_over(source: Characters, count: int) -> None:
 
 
 def match(source: Characters, tags: tuple[str, ...]) -> Steps[tuple[str, bool]]:
-    """Consumes the longest beginning of a tag; returns it, and whether it is whole.
+    """Consumes the longest beginning of a tag; also returns whether it is whole.
 
     No tag may begin with another.
     """
@@ -253,7 +253,7 @@ _LEFT: Final = "<["
 
 @dataclass(frozen=True)
 class _Tag:
-    """A tag as it is written; `named`: it has the name of the tool."""
+    """A written tag; `named`: with the tool's name."""
 
     text: str
     kind: Literal["begin", "named", "end"]
@@ -280,7 +280,7 @@ def beginnings(tags: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def read_tag(source: Characters, tags: tuple[str, ...]) -> Steps[tuple[str, bool]]:
-    """Consumes a tag of `tags` or any family, or the longest beginning of one; returns it, and whether it is whole.
+    """Consumes a tag of `tags` or any family, or its longest beginning; also returns whether it is whole.
 
     No tag of `tags` may begin with another.
     """

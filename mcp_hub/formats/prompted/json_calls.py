@@ -1,6 +1,6 @@
 """Calls with JSON arguments, passed through as far as they are valid.
 
-What breaks JSON, or stands beside the name and the arguments, raises `MalformedCall`: `readings` reads the call again.
+What breaks JSON, or stands beside name and arguments, raises `MalformedCall`: `readings` reads the call again.
 """
 
 import json
@@ -116,7 +116,7 @@ def _name(source: Characters) -> Steps[str]:
 
 
 def named_call(source: Characters, output: ParsedOutput, name: str) -> Steps[None]:
-    """The object of the arguments of `name`."""
+    """The arguments of `name`."""
     if (yield from skip_to(source)) != "{":
         raise MalformedCall("expected the object of the arguments")
     source.release()
@@ -245,7 +245,7 @@ _VALUE: Final = re.compile(_PRIMITIVE)
 def pass_value(
     source: Characters, pass_on: PassOn, too_deep: Callable[[], None], max_depth: int = MAX_DEPTH
 ) -> Steps[None]:
-    """Passes on one value as far as it is JSON; escapes line breaks in strings, and refuses keys that occur twice."""
+    """Passes on one value while it is JSON; escapes line breaks in strings, and refuses repeated keys."""
     char = yield from need(source)
     if char == '"':
         yield from _pass_string(source, pass_on)

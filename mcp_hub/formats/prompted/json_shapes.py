@@ -1,4 +1,4 @@
-"""Objects that mean calls: what models name the name and the arguments, and arguments beside the name."""
+"""Objects that mean calls: members for the name and the arguments, and arguments beside the name."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -68,7 +68,7 @@ def calls_in(value: str, tools: Tools) -> list[tuple[str, str]]:
 
 
 def is_call_object(value: str, name: str, tools: Tools) -> bool:
-    """Whether an object behind a name is a call of it, not its arguments."""
+    """Whether an object behind a name is its call, not its arguments."""
     members = members_of(value)
     names = [text for key, text in members.items() if _plain(key) in _NAMES]
     listed = properties(_schema(name, tools))
@@ -88,7 +88,7 @@ def arguments_in(*keys: str) -> bool:
 
 
 def checked(name: str, arguments: str, source: str, tools: Tools) -> str:
-    """The arguments, unless a number that begins with 0 stands where a text is expected."""
+    """The arguments. A number that begins with 0 must not stand for a text."""
     if re.search(r"[:=]\s*[+-]?0\d", source):
         schema = _schema(name, tools)
         for key, text in members_of(arguments).items():
@@ -233,7 +233,7 @@ def are_known(calls: Collection[tuple[str, str]], tools: Tools) -> bool:
 
 
 def names_a_tool(text: str, tools: Tools) -> bool:
-    """Whether the name of a tool stands in the text, as a word."""
+    """Whether a tool's name stands in the text, as a word."""
     names = {name.casefold() for name in tools}
     return any(word[0].casefold() in names for word in re.finditer(r"[\w./@-]*[\w/@-]", text))
 
@@ -244,7 +244,7 @@ def has_arguments(text: str) -> bool:
 
 
 def is_like_call(text: str, tools: Tools) -> bool:
-    """Whether the name of a tool stands in the text as names of calls do."""
+    """Whether a tool's name stands in the text as in calls."""
     names = {name.casefold() for name in tools}
     text = re.sub(r"\\u00([0-7][0-9a-fA-F])", lambda code: chr(int(code[1], 16)), text)
     return any(

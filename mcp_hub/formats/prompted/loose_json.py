@@ -49,7 +49,7 @@ _COLONS: Final = re.compile(r"=>|[:=：]")
 
 
 def read_value(text: str, start: int = 0) -> tuple[str, int, int]:
-    """The value that begins at `start`, as JSON; its end, and how many braces and brackets are missing at the end.
+    """The JSON at `start`; its end, and how many braces and brackets are missing there.
 
     Raises: MalformedCall; EOFError if more text could make it a value.
     """
@@ -120,7 +120,7 @@ class _Reader:
     _pending = ""
 
     def _closes(self, closing: str, has_comma: bool) -> bool:
-        """Whether the container ends here: by its bracket, or with the text, after a value."""
+        """Whether the container ends: by its bracket, or with the text, after a value."""
         start = self.at
         blanks = self._skip()
         char = self._text[self.at : self.at + 1]
@@ -228,7 +228,7 @@ class _Reader:
         return json.dumps(string, ensure_ascii=False)
 
     def _ends(self, context: str) -> bool:
-        """Whether a string ends with the quote at hand: only what may follow a string follows."""
+        """Whether the quote at hand ends the string: only what may follow a string follows."""
         after = skipped(self._text, self.at + 1, _NEAR)
         char = self._text[after : after + 1]
         if context == ":":
@@ -261,7 +261,7 @@ class _Reader:
 
 
 class _String:
-    """A string as JSON. A backslash that stands for itself leaves no other escape with a meaning."""
+    """A JSON string. A backslash that stands for itself leaves no other escape with a meaning."""
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
@@ -284,7 +284,7 @@ class _String:
         return f'"{"".join(self._pieces)}"'
 
     def escape(self, text: str, at: int) -> int:
-        """Adds the escape that begins at `at`; returns its length."""
+        """Adds the escape at `at`; returns its length."""
         char = text[at + 1 : at + 2]
         if not char:
             raise EOFError

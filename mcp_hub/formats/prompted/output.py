@@ -162,7 +162,7 @@ class ParsedOutput:
         self._call = self._silent = None
 
     def give_up(self) -> bool:
-        """Whether the error of the region's call is known; a call without an event is taken back."""
+        """Whether the region's error is known; takes back a call without an event."""
         call = self._call
         if call is not None and not (call.id or call.is_over):
             self._call, self._silent = None, call if call.is_known else None

@@ -46,7 +46,7 @@ class _State:
 
 
 class PromptedParser:
-    """Turns the text of one output into events: `feed` it as it arrives, then `close`.
+    """Turns one output's text into events: `feed` it as it arrives, then `close`.
 
     `tools` are MCP definitions; calls are numbered behind `id`. `is_thinking`: the prompt has opened the thinking.
     Never raises: mistakes of the model are events.
@@ -190,7 +190,7 @@ class PromptedParser:
         self._state.is_after_block = is_over
 
     def _begun_in_thinking(self, end: str) -> Steps[tuple[str, bool, bool]]:
-        """A tag or a brace in thinking, and whether a call begins with it; whether the thinking ended in its place."""
+        """A tag or brace in thinking, whether it begins a call, and whether the thinking ended there."""
         if (yield from self._source.peek()) == "{" and end[0] != "{":
             text = yield from head_of(self._source)
             return text, self._reads_json and may_call(text, self._output), False

@@ -1,4 +1,4 @@
-"""Texts of a prompt: the section that describes tools, and results of calls for a model's next turn."""
+"""Texts of a prompt: the tools, and results of calls for a model's next turn."""
 
 import json
 import re

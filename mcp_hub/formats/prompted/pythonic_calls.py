@@ -55,7 +55,7 @@ class _Argument:
         self._code.append('""')
 
     def read(self) -> tuple[str | None, str] | None:
-        """Name (None if positional) and JSON text. Code outside strings is checked before `ast` sees it."""
+        """Name (None if positional) and JSON. Code outside strings is checked before `ast` sees it."""
         source, code = "".join(self._source), "".join(self._code)
         if not code.strip():
             return None

@@ -1,7 +1,7 @@
-"""Calls that break their format, read as a whole: the calls of a text with one reading, in whatever form.
+"""Calls that break their format, read as a whole: a text with one reading, in whatever form.
 
-Forms are objects and lists of JSON, a name with an object, calls of Python, and elements, of any family. A name or an
-argument is never made up: what is left over, or could be two things, makes the call malformed.
+Forms are objects and lists of JSON, a name with an object, Python calls, and elements. No name or argument is made up:
+what is left over, or ambiguous, makes the call malformed.
 """
 
 import html
@@ -326,7 +326,7 @@ class _Reading:
             self.at = end.end() if end else self.at
 
     def _children(self, name: str) -> None:
-        """`<city>Bern</city>`, an element with the name of each argument."""
+        """`<city>Bern</city>`, an element for each argument."""
         listed, members = properties(self._schema(name)), dict[str, str]()
         while (child := _CHILD.match(self._text, self.at)) and child["key"] in listed:
             value = typed_argument(self._schema(name), child["key"], child["value"], None, has_lines=True)

@@ -1,6 +1,6 @@
-"""Calls that break their format, and calls without one: where they end, and what becomes of them.
+"""Calls that break their format, and calls without one: their ends and outcomes.
 
-A call goes up to the tag that ends it or begins the next one, or to the bracket or the fence that closes it.
+A call ends with its end tag, before the next call's tag, or with its bracket or fence.
 """
 
 import re
@@ -115,7 +115,7 @@ class _Region:
         return (yield from self._failed(error, is_open, position))
 
     def to_tag(self, limit: int = MAX_KEPT) -> Steps[str]:
-        """Adds the text before the next tag that ends or begins a call; returns the tag, empty at the end.
+        """Adds text before a tag that ends or begins a call; returns that tag, empty at the end.
 
         Text without a call ends after `MAX_HEAD` characters.
         """
@@ -152,7 +152,7 @@ class _Region:
         return body[:1] in ("{", "[", "`", "<") or is_named
 
     def is_call(self) -> bool:
-        """Whether text that cannot be read looks like a call of a tool."""
+        """Whether unreadable text looks like a tool's call."""
         body = self.text[self._start :]
         is_object = not self.begin or _ELEMENT.match(self.text, len(self.begin)) is not None
         if self._is_weak:
@@ -206,7 +206,7 @@ class _Region:
 
 
 def dropped(source: Characters, output: ParsedOutput, format: PromptFormat, begin: str) -> Steps[None]:
-    """Skips the rest of a call whose error is known: to its end tag, or to the end of the line if it has no tags."""
+    """Skips a failed call: to its end tag, or to the end of the line if it has no tags."""
     if not begin and format.bare:
         while (yield from source.peek()) not in ("", "\n"):
             source.run(_TO_LINE_END)
@@ -224,7 +224,7 @@ def dropped(source: Characters, output: ParsedOutput, format: PromptFormat, begi
 
 
 def bare_again(source: Characters, output: ParsedOutput, format: PromptFormat) -> Steps[Outcome]:
-    """Reads a call without a tag again, at the start of a line; it is held."""
+    """Reads a held call without a tag again, at the start of a line."""
     begun = output.has_begun
     recorded = source.rewind()
     if not begun and not (yield from _may_begin(source, output, recorded or "")):
@@ -251,7 +251,7 @@ def bare_again(source: Characters, output: ParsedOutput, format: PromptFormat) -
 
 
 def _may_begin(source: Characters, output: ParsedOutput, recorded: str) -> Steps[bool]:
-    """Whether text without a tag begins like a call; it is consumed as text if not. `kept`: what is known of it."""
+    """Whether text without a tag begins like a call, else it is consumed as text. `recorded`: read before."""
     head = yield from head_of(source)
     if may_call(head, output):
         source.give_back(head)
@@ -343,7 +343,7 @@ def _key(source: Characters) -> Steps[str]:
 
 
 def python_line(source: Characters, output: ParsedOutput) -> Steps[Outcome]:
-    """A call of Python on a line of its own."""
+    """A Python call on its own line."""
     name = yield from _key(source)
     if _is_callable(name, output) and (yield from source.peek()) == "(":
         source.give_back(name)
@@ -353,7 +353,7 @@ def python_line(source: Characters, output: ParsedOutput) -> Steps[Outcome]:
 
 
 def _alone(source: Characters, output: ParsedOutput, limit: int) -> Steps[Outcome]:
-    """A call without a tag, if it ends its line and can be read; its other lines are looked at up to `limit`."""
+    """A readable call without a tag that ends its line; its other lines count up to `limit`."""
     text, _ = ("", False) if not limit else (yield from _balanced(source, output, limit))
     while (yield from source.peek()) not in ("", "\n") and len(text) < MAX_BLOCK:
         text += source.run(LINE, MAX_BLOCK - len(text))

@@ -2,8 +2,8 @@
 
 * `canonical`: any draft from 4 on as 2020-12
 * `dialects`: subsets of providers
-* `emitters`: a plain or strict schema, with parameter names that the provider takes
+* `emitters`: plain or strict, with the provider's parameter names
 * `nodes`: facts about subschemas
-* `root`: an object at the top, without `allOf`
+* `root`: an object without `allOf`
 * `subset`: a schema in a dialect
 """

@@ -259,7 +259,7 @@ def _at_once(node: Node) -> list[Node]:
 
 
 def _is_leaf(schema: Node) -> bool:
-    """Whether a node with no other keywords than `_OF_LEAVES` stays as it is."""
+    """Whether a node with only `_OF_LEAVES` stays unchanged."""
     return (
         schema.get("type") in TYPES
         and isinstance(schema.get("description", ""), str)

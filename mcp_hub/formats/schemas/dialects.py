@@ -12,11 +12,10 @@ _FORMATS: Final = frozenset(("date-time", "time", "date", "duration", "email", "
 
 
 class Dialect(msgspec.Struct, frozen=True):
-    """A provider's part of JSON Schema. None: no restriction.
+    """A provider's subset. None: no restriction.
 
     `keywords` apply below the root. `enums`: types of enum values. `parameters`: a pattern of names. `all_required`:
-    optional properties may be null. `levels`, `properties`, `strings` and `values` bound a whole strict schema; 0: no
-    bound.
+    optional properties may be null. `levels`, `properties`, `strings` and `values` bound a strict schema; 0: no bound.
     """
 
     keywords: frozenset[str] | None

@@ -1,4 +1,4 @@
-"""A tool's schema for one provider: plain, or strict if possible, with parameter names that the provider takes."""
+"""A tool's schema for one provider: plain, or strict if possible, with its parameter names."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _NAMING = ("properties", "required")
 
 
 def renames(schema: Node, pattern: re.Pattern[str] | None) -> dict[str, str]:
-    """New names by old ones, for properties that do not match `pattern`; unique and deterministic."""
+    """New names by old ones that do not match `pattern`; unique and deterministic."""
     if pattern is None:
         return {}
     names = _property_names(schema)

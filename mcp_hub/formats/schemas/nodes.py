@@ -109,8 +109,8 @@ _MOST_LEVELS: Final = 4
 def chosen(root: Node, nodes: list[Node], value: Node) -> list[Node]:
     """The nodes and all that they refer to or combine, without alternatives that `value` does not fit.
 
-    Null is fine for an optional property. Where the value fits none, all are there. Of several that it fits, those that
-    name all of its keys go before others.
+    Null is fine for an optional property. All are there where the value fits none. Those that name all keys of the
+    value come first.
     """
     picked: list[Node] = []
     pending, seen = list(nodes), set[int]()
@@ -176,7 +176,7 @@ def _may_have(root: Node, node: Node, value: Node, level: int) -> bool:
 
 
 def cyclic(root: Node) -> frozenset[str]:
-    """References that lead into a cycle."""
+    """References into a cycle."""
     targets = {f"#/$defs/{name}": _references(node) for name, node in root.get("$defs", {}).items()}
     while ended := [name for name, named in targets.items() if named.isdisjoint(targets)]:
         for name in ended:

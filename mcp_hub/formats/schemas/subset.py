@@ -48,7 +48,7 @@ class NotStrict(HubError):
 
 
 def narrowed(root: Node, dialect: Dialect, losses: list[LossInfo]) -> tuple[Node, int]:
-    """A rooted, renamed schema in a dialect, and how many subschemas are inside each other, each definition by itself.
+    """A rooted, renamed schema, and its levels of subschemas, each definition by itself.
 
     Raises: NotStrict, in a strict dialect.
     """

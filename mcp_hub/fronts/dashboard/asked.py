@@ -1,7 +1,7 @@
-"""Calls that wait for a person's yes: for the dashboard, and for the page of a link.
+"""Calls that wait for a person's yes, on the dashboard and on the page of a link.
 
-The page at `/ask` has no data. The ticket of a link stands behind its `#`, which no program sends along that only looks
-at links. It opens one question, for its principal or an operator with their token; only a POST answers.
+The page at `/ask` has no data. A link's ticket stands behind its `#`, so programs that only look at links do not send
+it. It opens one question, for its principal or an operator with their token; only a POST answers.
 """
 
 from collections.abc import Callable, Mapping
@@ -53,8 +53,6 @@ class _Ask(Protocol):
 
 
 class _AskDesk(Protocol):
-    """All calls that wait."""
-
     @property
     def pending(self) -> Mapping[CallId, _Ask]: ...
 
@@ -89,8 +87,6 @@ class _AskList(Struct):
 
 
 class _AskAnswer(Struct, forbid_unknown_fields=True):
-    """An answer from the dashboard."""
-
     id: CallId
     answer: str
 

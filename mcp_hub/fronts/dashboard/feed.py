@@ -33,7 +33,7 @@ _CURSOR: Final = re.compile(r"([0-9A-Za-z_-]{1,32}):([0-9]{1,15})")
 
 
 class OpenFeeds:
-    """Counts open feeds: of operators, and of each other principal."""
+    """Counts feeds: of operators, and of each other principal."""
 
     def __init__(self) -> None:
         self._operators = 0
@@ -43,7 +43,7 @@ class OpenFeeds:
 
     @contextmanager
     def opened(self, caller: Caller) -> Iterator[None]:
-        """Counts one more feed meanwhile. Raises `Problem` 503."""
+        """Counts a feed meanwhile. Raises `Problem` 503."""
         if caller.operates:
             if self._operators >= MOST_FEEDS:
                 raise _busy(f"{MOST_FEEDS} dashboards are open already.")

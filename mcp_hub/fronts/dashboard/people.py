@@ -4,7 +4,7 @@
     GET  /dashboard/callback   takes the ID token, and begins a session
     POST /dashboard/logout     ends it
 
-Sessions are a record that hubs share, by the hash of their cookie. The rules about people are asked at each request.
+Hubs share sessions, by the hash of their cookie. The rules about people apply at each request.
 """
 
 import hashlib

@@ -37,7 +37,7 @@ Login = Callable[[Callable[[LoginNews], Awaitable[None]]], Awaitable[LoginNews]]
 
 
 class HubView(Protocol):
-    """The hub's state, as a caller may see it."""
+    """The hub's state for a caller."""
 
     @property
     def position(self) -> tuple[str, int]:
@@ -52,7 +52,7 @@ class HubView(Protocol):
     async def servers(self, caller: Caller) -> ServerList: ...
 
     def servers_stamp(self) -> object:
-        """Changes with the state of any server."""
+        """Changes with any server's state."""
 
     def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:
         """Calls that ended behind a position; None if it is too old."""
@@ -109,7 +109,7 @@ class HubOperator(Protocol):
     async def settings(self) -> SettingList: ...
 
     async def raw_messages(self, server: str, after: int) -> RawList:
-        """Recorded messages of a server behind a number."""
+        """Recorded messages behind a number."""
 
     def record_raw(self, body: RawBody) -> None:
         """Starts or ends recording."""

@@ -1,7 +1,6 @@
 """The page at `/` and its modules, without data, and access to `/api`: for a page of this origin with a token.
 
-Programs get JSON. Without cookies, which a browser would send to every port of this machine. CORS settings do not
-apply.
+Programs get JSON. No cookies: browsers send them to every port of a machine. CORS settings do not apply.
 """
 
 import hashlib
@@ -91,7 +90,7 @@ class PageAccess:
         return mode if person is None else person[1]
 
     async def lasts(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a session has not ended; a token does. Raises `StoreError`."""
+        """Whether the session lasts; a token does. Raises `StoreError`."""
         if _has_token(headers):
             return True
         people = self._people()

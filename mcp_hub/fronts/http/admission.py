@@ -132,7 +132,6 @@ class _Body:
         return event
 
     def close(self) -> None:
-        """Ends the count."""
         total = self._counts.get(self._principal, 0) - self._size
         if total > 0:
             self._counts[self._principal] = total
@@ -151,7 +150,7 @@ _DISCARD: Final = 1.0
 
 
 def accepts(headers: Headers) -> tuple[bool, bool]:
-    """Whether the client accepts JSON, and SSE; both without an Accept header."""
+    """Whether JSON and SSE are accepted; both without an Accept header."""
     accept = headers.get(b"accept", b"")
     return _json_and_sse(accept) if len(accept) <= _USUAL else _json_and_sse.__wrapped__(accept)
 

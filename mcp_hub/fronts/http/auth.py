@@ -1,6 +1,6 @@
 """Checks of every HTTP request: Host, Origin, bearer token, profile.
 
-Against DNS rebinding, a Host must be an address, `localhost` or configured; an Origin must be this machine, the Host or
+Against DNS rebinding, a Host must be an address, `localhost` or configured; an Origin this machine, the Host or
 configured.
 """
 
@@ -28,7 +28,7 @@ _REQUIRED: Final = "a valid bearer token is required"
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A refused request: status, stable code, reason, headers."""
+    """A refused request; `code` is stable."""
 
     status: int
     code: str
@@ -42,13 +42,13 @@ def challenged(challenge: bytes, code: str, reason: str, status: int = 401) -> R
 
 
 class _Verifier(Protocol):
-    """Checks tokens that are not in the configuration."""
+    """Checks tokens outside the configuration."""
 
     def can_verify(self, token: bytes) -> bool:
-        """Whether a token may be one of its own that `find` does not know yet."""
+        """Whether `verify` may accept a token that `find` does not know yet."""
 
     def find(self, digest: bytes) -> Caller | None:
-        """The caller of a token that was checked before and is valid."""
+        """The caller of a checked token that is still valid."""
 
     def challenge(self, *, has_token: bool) -> bytes:
         """The `WWW-Authenticate` of a 401."""
@@ -167,7 +167,7 @@ class HttpAuth:
 
 
 def is_own_page(headers: Mapping[bytes, bytes], public_url: str | None) -> bool:
-    """Whether a page of the hub asks, or a program: programs send neither header, browsers do."""
+    """Whether a page of the hub asks, or a program: only browsers send these headers."""
     if headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
         return False
     origin = headers.get(b"origin")

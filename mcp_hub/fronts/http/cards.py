@@ -1,13 +1,13 @@
-"""Server cards and the AI catalog: what anybody may know of the hub before a connection.
+"""Server cards and the AI catalog, which anybody may read.
 
     /.well-known/ai-catalog.json    an entry for each public profile
     /mcp/server-card                the card of `/mcp`
     /mcp/p/NAME/server-card         the card of a public profile
 
-and `/.well-known/mcp-webhook-receiver.json` (SEP-3415), by which servers know where the hub takes their webhooks.
+`/.well-known/mcp-webhook-receiver.json` (SEP-3415) says where servers may send webhooks.
 
-Sources: SEP-2127, the discovery page and `schema.json` (v1) of its extension, and the AI Catalog specification 1.0.
-Nothing of servers, tools, tokens or versions is in them. They are encoded once, and answered without work.
+Sources: SEP-2127, its extension's discovery page and `schema.json` (v1), AI Catalog specification 1.0. Servers, tools,
+tokens and versions are not named.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ _HEADERS: Final = {
 
 
 def is_card(path: str) -> bool:
-    """Whether pages of every origin may read what is published at this path."""
+    """Whether pages of every origin may read this path."""
     return path == _CATALOG or path.startswith(_MCP) and path.endswith(_CARD)
 
 

@@ -1,7 +1,7 @@
-"""Limits of HTTP connections: their number, slow requests, large heads, slow readers.
+"""Limits of HTTP connections: number, slow requests, large heads, slow readers.
 
-Deadlines are checked once a second, so requests cost no timers. Refusals are problems (RFC 9457). Only this module
-knows uvicorn's internals.
+Deadlines are checked once a second, without timers. Refusals are problems (RFC 9457). Only this module knows uvicorn's
+internals.
 """
 
 import re
@@ -55,7 +55,7 @@ class _Refused(Exception):
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
-    """Drops the headers behind a body."""
+    """Drops headers behind a body."""
 
     def append(self, header: tuple[bytes, bytes]) -> None:
         """Drops it."""
@@ -81,7 +81,7 @@ class _Flow(FlowControl):
 
 
 class _Unread:
-    """Measures how long a client reads nothing."""
+    """Measures how long nothing is read."""
 
     __slots__ = ("_bytes", "_since")
 
@@ -144,7 +144,6 @@ class _Bounded(HttpToolsProtocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a response is not complete or not read."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and (not cycle.response_complete or self.transport.get_write_buffer_size() > 0)
 
@@ -261,7 +260,6 @@ class _Bounded(HttpToolsProtocol):
             cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        """The request is complete."""
         if self._is_upgrade:
             return
         self._enter(None)
@@ -341,12 +339,12 @@ def _end_of_requests(data: bytes, limit: int) -> int:
 
 
 def bounded(**limits: float) -> type[_Bounded]:
-    """A protocol class for uvicorn's `http`, with these limits by name; others are the usual ones."""
+    """A protocol class for uvicorn's `http`; other limits are the usual ones."""
     return type("Bounded", (_Bounded,), {"limits": msgspec.convert(limits, _ConnectionLimits)})
 
 
 async def look_after(connections: Iterable[Any]) -> None:
-    """Checks connections once a second until cancelled."""
+    """Checks each second until cancelled."""
     while True:
         await anyio.sleep(_TICK)
         now = anyio.current_time()
@@ -364,7 +362,6 @@ def affordable(connections: int) -> int:
 
 
 def _make_room(connections: Iterable[Any], now: float) -> bool:
-    """Closes the longest idle connection; False without one."""
     idle = [
         connection for connection in connections if not (connection.is_answering or connection.transport.is_closing())
     ]

@@ -118,7 +118,7 @@ class _GuardedMount(_Mount, Protocol):
     def pages(self) -> Mapping[str, Route]: ...
 
     def owns(self, path: str) -> bool:
-        """Whether a path belongs to it."""
+        """Whether it serves a path."""
 
     async def caller(
         self, headers: Headers, auth: HttpAuth, identify: Callable[[], Awaitable[Caller | Refusal]]
@@ -195,7 +195,7 @@ def _only_listens(http: HttpExchange) -> bool:
 
 
 class Endpoints:
-    """Serves each request by its path; a slash at the end does not matter.
+    """Serves by path; a slash at the end does not matter.
 
     `pages` and `public` are public; `pages` may await `who`. `refusals` counts by status.
     """
@@ -283,7 +283,6 @@ class Endpoints:
         return headers
 
     def _open_page(self, path: str) -> Route | None:
-        """A public page; the last part of its path may be anything."""
         return self.public.get(path) or self._pages.get(path) or self._pages.get(f"{path.rpartition('/')[0]}/{{id}}")
 
     def _mount_of(self, path: str) -> _Mount | None:

@@ -1,4 +1,4 @@
-"""Handshake requests over HTTP: sessions, the GET stream, DELETE. Closing a POST does not cancel its call.
+"""Handshake over HTTP: sessions, the GET stream, DELETE. Closing a POST does not cancel its call.
 
 Source: specification 2025-11-25, basic/transports "Streamable HTTP".
 """
@@ -50,8 +50,6 @@ Handle = Callable[[HttpRequest], Awaitable[None]]
 
 
 class _Part:
-    """The response to one message."""
-
     def __init__(self) -> None:
         self.body = b""
 
@@ -60,7 +58,7 @@ class _Part:
 
 
 async def answer_batch(request: HttpRequest, messages: Sequence[Envelope | BadMessage], handle: Handle) -> None:
-    """Responds in the requests' order, or with 202 without any."""
+    """Responds in the requests' order; 202 without any."""
     parts, owners = [_Part() for _ in messages], _owners(messages)
     async with anyio.create_task_group() as tasks:
         for at, (message, part) in enumerate(zip(messages, parts, strict=True)):
@@ -83,7 +81,6 @@ _Key = tuple[int | str, bool]
 
 
 def _key(message: Envelope | BadMessage) -> _Key | None:
-    """The response's id and its spelling."""
     if isinstance(message, BadMessage):
         id_ = message.id
     else:
@@ -276,7 +273,6 @@ class HandshakeHttp:
         return client
 
     async def _changed(self, stored: StoredSession, request: HttpRequest) -> None:
-        """Stores the change of a session."""
         uri = (raw_object(request.message.params) or {}).get("uri")
         for lapsed in [stored_uri for stored_uri in stored.lapsed if uri == msgspec.json.encode(stored_uri)]:
             del stored.lapsed[lapsed]

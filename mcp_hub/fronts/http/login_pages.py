@@ -115,7 +115,7 @@ class LoginCounter(Protocol):
         """The login of a link."""
 
     async def click(self, server: str, ticket: str) -> tuple[_Login, str, str]:
-        """Uses a link up: its login, a cookie, and the page to go to; "": a form."""
+        """Uses a link up: its login, a cookie, and the next page; "": a form."""
 
     async def came_back(self, server: str, cookie: str, returned: Mapping[str, str]) -> _Login:
         """The login that awaits its code."""
@@ -218,7 +218,7 @@ class _Pages:
 
     @property
     def _cookie(self) -> str:
-        """One for each server, so that two logins at once do not meet."""
+        """One per server: two logins at once do not meet."""
         name = f"login-{hashlib.sha256(self._server.encode()).hexdigest()[:8]}"
         return f"__Host-{name}" if self._is_safe else name
 
@@ -350,7 +350,6 @@ def _coded(login: _Login, action: _Action, base: str) -> str:
 
 
 def _argument(text: str) -> str:
-    """A word of a shell."""
     is_plain = text.isascii() and all(char.isalnum() or char in "-_./:" for char in text)
     return text if is_plain and not text.startswith("-") else "'" + text.replace("'", "'\\''") + "'"
 

@@ -1,4 +1,4 @@
-"""A handshake client's request, as the stream of its call keeps it."""
+"""A handshake client's request, kept with its call's stream."""
 
 from contextlib import suppress
 from typing import Final, Self
@@ -37,7 +37,7 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def stored(cls, row: StreamInfo) -> Self:
-        """Raises `UnknownStream` for a stream that cannot be resumed."""
+        """Raises `UnknownStream` if the stream cannot be resumed."""
         try:
             return msgspec.json.decode(row.info or b"", type=cls)
         except msgspec.DecodeError:

@@ -85,8 +85,8 @@ class QuickWait:
 class CallWriter:
     """Writes one call's messages until `responder` ends or `stop` is called.
 
-    A client that cannot stream gets the response alone. `on_stream` makes the stream of a durable call resumable: its
-    result goes first, and messages have cursors. `is_resumed`: responds to a GET.
+    Without streaming, only the response. `on_stream` makes a durable call's stream resumable: its result goes first,
+    and messages have cursors. `is_resumed`: responds to a GET.
     """
 
     __slots__ = (
@@ -135,7 +135,7 @@ class CallWriter:
                 self._stopped.set()
 
     def stop(self) -> anyio.Event:
-        """Ends the event stream, not the call. The event is set when nothing more is sent."""
+        """Ends the stream, not the call. The event is set when nothing more is sent."""
         if self._stopped is None:
             self._stopped = anyio.Event()
         if self._scope is not None:
@@ -263,7 +263,7 @@ class HttpRequest(HttpExchange, frozen=True):
         return self.message.kind == "request"
 
     def check(self) -> None:
-        """Raises `RpcError` -32600 for what is not JSON-RPC 2.0."""
+        """Raises `RpcError` -32600 unless JSON-RPC 2.0."""
         message = self.message
         if message.is_answer and (message.id is ABSENT or message.kind == "none"):
             raise RpcError("invalid request: neither a method nor an answer", code=INVALID_REQUEST)

@@ -1,4 +1,4 @@
-"""HTTP responses, whole or in parts, and errors with a status."""
+"""HTTP responses, whole or in parts; errors with a status."""
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress

@@ -1,6 +1,6 @@
 """Event streams of handshake clients that outlive their connections.
 
-The POST of a call gets JSON if the call ends soon, else an event stream whose messages have cursors (stream id and
+A call's POST gets JSON if the call ends soon, else an event stream whose messages have cursors (stream id and
 number). Its `_ClientStream` has a responder, which makes messages, and at most one connection, a `CallWriter`:
 
     connected   a writer sends messages
@@ -12,9 +12,9 @@ number). Its `_ClientStream` has a responder, which makes messages, and at most 
     orphaned  → connected   the client resumes
     orphaned  → released    the call has ended (`_sweep`)
 
-To resume, a client sends a GET with `Last-Event-ID` to any hub on the store. A *remote* call is read from the store.
-Connections queue at the stream's `lock`; the newest wins. The response is 200 with what follows the cursor, 204 if
-nothing can, 400 for a cursor not given to this session, 410 for lost events, or 503.
+A GET with `Last-Event-ID` resumes at any hub on the store; a *remote* call is read from there. Connections queue at the
+stream's `lock`; the newest wins. The response is 200 with what follows the cursor, 204 if nothing can, 400 for a cursor
+not given to this session, 410 for lost events, or 503.
 
 Source: specification 2025-11-25, basic/transports "Sending Messages to the Server" 6, "Resumability and Redelivery";
 SEP-1699.
@@ -96,8 +96,8 @@ class ClientCalls(msgspec.Struct, eq=False):
 
 
 class _ClientStream(msgspec.Struct, eq=False):
-    """One call's messages and connection. `cursor`: where the connection begins; `opened` in seconds of the clock;
-    `resuming`: connections at `lock`.
+    """One call's messages and connection. `cursor`: where that begins; `opened` in seconds of the clock; `resuming`:
+    connections at `lock`.
     """
 
     client: ClientCalls
@@ -327,7 +327,7 @@ class Resumption:
     # -- cancellation, answers, the end of a session ------------------------------------------------------------------
 
     async def cancel(self, client: ClientCalls, key: int | str, reason: str | None = None) -> None:
-        """Cancels a request's call at any hub, for a `reason` of the client's. After a time-out it may continue."""
+        """Cancels a call at any hub, for the client's `reason`. After a time-out it may continue."""
         request = client.requests.get(key)
         if isinstance(request, CallHandle):
             request.cancel(reason, is_clients=True)
@@ -338,7 +338,7 @@ class Resumption:
             await cancel_stored(self._hub, client.session, cancelled_by_client(reason), key)
 
     def _let_go(self, stream: _ClientStream) -> None:
-        """Ends the response to a request whose call continues for an equal one; nothing comes back to it."""
+        """Ends the response to a request whose call continues for an equal one."""
         stream.is_let_go = True
         stream.client.let_go.append(stream.id)
         if stream.writer is None:
@@ -347,7 +347,7 @@ class Resumption:
             stream.writer.stop()
 
     async def cancel_all(self, client: ClientCalls) -> None:
-        """Cancels the session's calls at any hub, but those that another has joined."""
+        """Cancels the session's calls at any hub, except those that another joined."""
         for key in list(client.requests):
             await self.cancel(client, key)
         if self._may_be_remote(client):

@@ -90,7 +90,6 @@ class _ModernHttp:
             await request.refused(id_, error, Era.MODERN)
 
     def close(self) -> None:
-        """Ends open streams."""
         self._binding.streams.complete()
 
     def _agreed(

@@ -1,4 +1,4 @@
-"""The hub as an MCP server, on every front and in both eras."""
+"""The hub as an MCP server, in both eras on every front."""
 
 from collections.abc import Callable, Coroutine
 from copy import copy
@@ -111,9 +111,7 @@ class Binding:
             raise
 
     def notice(self, session: Session, message: Envelope) -> None:
-        """Notes changed roots; passes other notifications of a handshake client on, if a server's `passthrough` has the
-        method, and drops the rest.
-        """
+        """Notes changed roots; passes other notifications of a handshake client on by a server's `passthrough`."""
         if message.method == ROOTS_CHANGED:
             session.offer.change_roots()
             return
@@ -179,7 +177,6 @@ class Binding:
     async def _read(
         self, session: Session, params: RawObject, answer: Callable[[], bytes | CallHandle]
     ) -> bytes | CallHandle:
-        """A starting server may have the resource."""
         if (uri := read_as(params.get("uri", b""), str)) is not None:
             await self._hub.uri_settled(self._hub.catalog, session.caller.profile, uri)
         return answer()
@@ -202,7 +199,7 @@ class Binding:
         return self._subscribe(session, uri, wants=method == "resources/subscribe")
 
     async def _subscribe(self, session: Session, uri: str, *, wants: bool) -> bytes:
-        """Deferred for both, so that their order stays."""
+        """Deferred for both, to keep their order."""
         if wants:
             await self._hub.subscribe(session, uri)
         else:
@@ -210,8 +207,8 @@ class Binding:
         return b"{}"
 
     def _check_declared(self, session: Session, kind: Kind) -> None:
-        """Raises `method_not_found` to a modern client for a list that the hub does not declare, as 2026-07-28 has it
-        (server/prompts "Capabilities"), unless this hub declared it before: clients keep what they discovered.
+        """Raises `method_not_found` to a modern client for an undeclared list (2026-07-28, server/prompts
+        "Capabilities"), unless declared before: clients keep what they discovered.
         """
         if session.era is Era.HANDSHAKE or kind is Kind.TOOL:
             return
@@ -299,7 +296,6 @@ def _decoded(params: RawObject, shape: type[_T], method: str) -> _T:
 def _agreement(
     params: RawObject, version: str, capabilities: JsonObject, client_info: JsonObject
 ) -> tuple[str, JsonObject, JsonObject]:
-    """Version, capabilities and name from `initialize`, with defaults."""
     requested = _lenient(params.get("protocolVersion"), str, version)
     declared = _lenient(params.get("capabilities"), dict, capabilities)
     declared = {name: settings or {} for name, settings in declared.items() if settings is not None}
@@ -321,7 +317,6 @@ def _value(raw: RawJson | None, member: str, kind: type[_T]) -> _T:
 
 
 def _removed(problem: UnknownEntry, era: Era) -> bytes:
-    """A tool result, so that the model reads it."""
     text = {"content": [{"type": "text", "text": problem.message}], "isError": True}
     return b"".join(call_result("tools/call", Completed(object_bytes(text)), era))
 

@@ -34,7 +34,7 @@ class ClientBond:
             call.cancel(BY_CLIENT if is_elsewhere(call) else "the client is gone")
 
     def followed(self, id_: bytes, call: CallHandle) -> bytes:
-        """A message about a call that takes long; empty for none."""
+        """A message about a long call; empty for none."""
         return b""
 
     def continuation(self, session: Session, key: int | str) -> Coroutine[object, object, bytes | CallHandle] | None:
@@ -43,7 +43,7 @@ class ClientBond:
 
 
 class AttachedBond(ClientBond):
-    """Continues the calls of a background hub's client. `say` announces a call's stream."""
+    """Continues calls at a background hub. `say` announces a call's stream."""
 
     def __init__(self, hub: HubPort, streams: dict[int | str, str], say: Callable[[bytes, str], bytes]) -> None:
         super().__init__()

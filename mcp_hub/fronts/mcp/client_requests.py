@@ -183,8 +183,8 @@ class CallQuestions:
 
 
 async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) -> None:
-    """Hands a response to the hub that asked. Raises `StoreError`, also if no call in the store can have asked that:
-    another hub may not have stored it yet.
+    """Hands a response to the hub that asked. Raises `StoreError`, also if no stored call can have asked that: it may
+    not be stored yet.
     """
     caller = session.caller
     rows = await hub.durable.newest(caller.principal, _MOST_SEARCHED, caller.profile)
@@ -205,9 +205,9 @@ async def answered_elsewhere(hub: HubPort, session: Session, message: Envelope) 
 
 
 def _may_have_asked(row: StreamInfo, id_: int | str | None) -> bool:
-    """Whether this is the id of one of a stream's first questions, which may be settled.
+    """Whether the id is of a stream's first questions, which may be settled.
 
-    Those of a later owner are numbered behind the events of the earlier one.
+    Later owners number theirs behind the events of the earlier one.
     """
     limit = _MOST_NUMBERED if row.epoch == 1 else min(_MOST_NUMBERED + row.last, _MOST_BEHIND)
     return any(_request_id(row.id, f"q{number}") == id_ for number in range(1, limit))

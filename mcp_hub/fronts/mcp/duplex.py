@@ -57,8 +57,6 @@ class _ClientWire(Protocol):
 
 
 class _Later(msgspec.Struct, eq=False):
-    """A request whose response is deferred."""
-
     id: bytes
     scope: anyio.CancelScope = msgspec.field(default_factory=anyio.CancelScope)
 
@@ -81,12 +79,10 @@ class _Announcements:
         return is_read
 
     def wake(self) -> None:
-        """The client reads again, or is gone."""
         self._room.set()
         self._room = anyio.Event()
 
     async def writable(self) -> None:
-        """Waits until the client reads, or is gone."""
         while self._wire.is_congested and not self._wire.is_closed:
             await self._room.wait()
 
@@ -149,7 +145,7 @@ class Duplex:
                 self._abandon()
 
     async def answered(self) -> None:
-        """Waits until every request but listen streams is answered."""
+        """Waits for all requests but listen streams."""
         while any(not isinstance(waiting, Listening) for waiting in self._open.values()):
             self._settled = anyio.Event()
             await self._settled.wait()
@@ -160,7 +156,7 @@ class Duplex:
         return bool(self._open)
 
     def _abandon(self) -> None:
-        """Keeps nothing of the calls: their results may be large."""
+        """Keeps nothing: results may be large."""
         requests, self._open, self._ready = self._open, {}, {}
         for followed in requests.values():
             if isinstance(followed, QuickCall | CallResponder):
@@ -240,7 +236,6 @@ class Duplex:
             self._follow(key, quick)
 
     def _news(self, key: int | str, quick: QuickCall) -> None:
-        """A quick call has ended, or has an event."""
         if self._open.get(key) is not quick:
             return
         if quick.call.has_ended:

@@ -78,7 +78,6 @@ class EventStream:
         return frames or await self._waited()
 
     async def _waited(self) -> list[bytes]:
-        """A heartbeat, if nothing comes in time."""
         with anyio.move_on_after(max(0.0, self._state.due - anyio.current_time())):
             await self._reader.wait()
             return []
@@ -110,7 +109,7 @@ class EventStream:
 
 
 class _State:
-    """`due`: when the next heartbeat is; `cursor`: behind all that was read."""
+    """`due`: the next heartbeat; `cursor`: behind all that was read."""
 
     def __init__(self) -> None:
         self.is_active = False
@@ -149,7 +148,7 @@ def event_methods(hub: HubPort) -> Mapping[str, Answer]:
 
 
 def session_has_events(hub: HubPort, session: Session) -> bool:
-    """Whether a server of the session's profile has events."""
+    """Whether a server of the profile has events."""
     servers = hub.catalog.rules(session.caller.profile).servers
     return hub.have_events(hub.upstreams, servers, hub.views.lists(session.caller))
 

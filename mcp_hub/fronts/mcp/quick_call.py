@@ -1,4 +1,4 @@
-"""A request whose call has no event yet: its log needs no reader."""
+"""A call without an event: its log needs no reader."""
 
 from collections.abc import Callable
 from typing import final

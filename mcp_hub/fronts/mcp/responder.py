@@ -64,8 +64,8 @@ class CallResponder:
     """Follows one call for one request.
 
     The states `ENDED` (unless cancelled), `PENDING` and `DETACHED` set `answer`. `asking` reaches a handshake client.
-    `by_cursor`: messages carry cursors, and the durable stream is followed. `withdrawn`: cancellations of questions
-    that were made before.
+    `by_cursor`: messages have cursors, and the durable stream is followed. `withdrawn`: earlier cancellations of
+    questions.
     """
 
     __slots__ = (
@@ -153,7 +153,7 @@ class CallResponder:
             self.state = "following"
 
     def take(self) -> list[bytes]:
-        """The next messages; the ending sets `answer`."""
+        """The ending sets `answer`."""
         return [frame for _, frame in self.numbered()]
 
     def numbered(self, limit: int | None = None) -> list[tuple[int, bytes]]:
@@ -315,7 +315,6 @@ class CallResponder:
         return results.progress_frame(self.token, event)
 
     def _hold(self) -> None:
-        """Answers with the open questions; the call waits."""
         requests = {
             key: (open_.method, questions.for_version(open_.method, open_.params, self.session.version, ""))
             for key, open_ in self._client_questions.items()

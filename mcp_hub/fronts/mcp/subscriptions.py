@@ -1,7 +1,6 @@
 """Changes for one client: lists and resources, pulled, compared by content and debounced, and tasks.
 
-`subscriptions/listen` of a modern client, from the acknowledgement to the end (specification 2026-07-28,
-basic/patterns/subscriptions).
+`subscriptions/listen` of a modern client (specification 2026-07-28, basic/patterns/subscriptions).
 """
 
 from collections.abc import Iterable, Iterator
@@ -100,7 +99,6 @@ class Announcer:
         return subscribed if view.resolve_uri(subscribed) == (server, uri) else None
 
     def _readdressed(self, exported: str, params: bytes) -> bytes:
-        """The server's params with the client's URI."""
         members = raw_object(params) or {}
         meta = raw_object(members.pop("_meta", msgspec.UNSET)) or {}
         meta.pop(SUBSCRIPTION_ID, None)
@@ -110,8 +108,6 @@ class Announcer:
 
 
 class _Watched:
-    """One task's stream, and its last sent state."""
-
     def __init__(self, stream: StreamHandle, reader: Reader) -> None:
         self.stream = stream
         self.reader = reader
@@ -120,7 +116,7 @@ class _Watched:
 
 
 class _TaskNotices:
-    """One listener's tasks, pulled with `next`; a first state is sent, too. `stamp`: the `_meta` of notifications."""
+    """One listener's tasks, also their first state. `stamp`: the `_meta` of notifications."""
 
     def __init__(self, hub: HubPort, session: Session, stamp: RawObject) -> None:
         self._hub = hub
@@ -131,7 +127,7 @@ class _TaskNotices:
         self._changes = 0
 
     async def watch(self, ids: Iterable[str]) -> tuple[str, ...]:
-        """Adds tasks; returns those that are the client's."""
+        """Adds tasks; returns the client's."""
         caller = self._session.caller
         for id_ in dict.fromkeys(ids).keys() - self._watched.keys():
             try:
@@ -157,7 +153,6 @@ class _TaskNotices:
                 self._news = anyio.Event()
 
     def sent(self) -> None:
-        """Confirms the last `next`."""
         for watched in self._watched.values():
             watched.sent = watched.latest
 
@@ -245,13 +240,11 @@ class _ListenStream:
         return frames
 
     def sent(self) -> None:
-        """Confirms the last `next`."""
         for source in self._speakers:
             source.sent()
         self._is_acknowledged = True
 
     def cancel(self) -> None:
-        """Ends it without a response."""
         self.is_cancelled = True
         self.scope.cancel()
 
@@ -260,7 +253,6 @@ class _ListenStream:
         return result_frame(self.id, object_bytes({"resultType": "complete", "_meta": self._meta()}))
 
     def close(self) -> None:
-        """Ends the subscriptions."""
         if self._tasks is not None:
             self._tasks.close()
         self._hub.end(self.session)
@@ -326,7 +318,6 @@ class ListenStreams:
         return listening
 
     def _add(self, stream: EventStream) -> EventStream:
-        """Closes the stream if there are too many."""
         if self._count(stream.session, EventStream) >= LISTENS:
             stream.close()
             raise exhausted("streams", LISTENS)
@@ -351,7 +342,7 @@ class ListenStreams:
         listening.close()
 
     def complete(self) -> None:
-        """Ends all streams, and those that are opened afterwards."""
+        """Ends all streams, also those opened afterwards."""
         self._is_complete = True
         for listening in self._open:
             listening.scope.cancel()

@@ -66,7 +66,7 @@ class _TaskRequests:
         return task_shape.answered(await detailed_task(self._hub, session, stream))
 
     async def update(self, session: Session, params: RawObject) -> bytes:
-        """Answers open questions; other responses are ignored."""
+        """Answers open questions; ignores other responses."""
         responses = task_shape.task_responses(params)
         stream = await self._stream(session, params)
         self._renew(stream)
@@ -122,9 +122,9 @@ def task_of(row: StreamInfo, age: float = 0.0) -> TaskState:
 
 
 def _promised(age: float, ttl: float) -> float:
-    """Seconds from its creation for which a running call is kept even if it ended now, in steps of half its retention.
+    """Seconds from creation for which a running call is kept even if it ended now, in steps of half its retention.
 
-    Never more than that, so that nobody comes too late; never less than half the retention ahead.
+    At most that, so that nobody comes too late; at least half the retention ahead.
     """
     step = ttl / 2
     return ttl + (age // step * step if step > 0 else age)
@@ -236,7 +236,6 @@ class _ReadParams(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def least(self) -> int:
-        """The events that a request which waits gathers."""
         return 1 if not self.waitMs else self.most if self.minEvents is None else min(self.minEvents, self.most)
 
 

@@ -4,12 +4,12 @@
 `api`: dispatches by it; servers, restart, reload
 `exchange`: one request
 `problem`: errors (RFC 9457)
-`calls`: calls of tools, repeated requests
-`streams`: durable streams, their events and status
-`events`: events of servers
+`calls`: of tools, repeated requests
+`streams`: events and status
+`events`: of servers
 `executors`: for workers
 `history`: ended calls
-`accounts`: accounts at servers
+`accounts`: at servers
 `formats`: of model providers
-`pages`: public pages, the description of the routes
+`pages`: public ones, the routes' description
 """

@@ -1,4 +1,4 @@
-"""The caller's own accounts at servers over REST: listed, removed, their values, a link to log in and its code."""
+"""The caller's own accounts at servers over REST: list, removal, values, login by link and code."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
@@ -54,7 +54,7 @@ class _Accounts:
         self._book = book
 
     async def list_accounts(self, request: RestRequest) -> Response:
-        """The caller's; for operators those of everybody, or of a principal."""
+        """The caller's; for operators everybody's, or a principal's."""
         caller, chosen = request.caller, request.query_params.get("principal")
         if chosen is None and not caller.operates:
             chosen = caller.principal
@@ -62,7 +62,7 @@ class _Accounts:
         return answer(AccountList([] if self._book is None else await self._book.listed(chosen)))
 
     async def remove(self, request: RestRequest) -> Response:
-        """Also at a server that is not configured any more."""
+        """Also at a server that is no longer configured."""
         principal = request.query_params.get("principal", request.caller.principal)
         self._check(request, principal)
         return answer(await self._kept().remove(request.path["server"], principal))
@@ -97,13 +97,11 @@ class _Accounts:
         return self._book
 
     async def link(self, request: RestRequest) -> Response:
-        """A link to log in."""
         desk, server, fields = self._known(request)
         _, url = await desk.offer(server, request.caller.principal, fields)
         return answer(AccountAnswer(server, request.caller.principal, url=url))
 
     async def confirm(self, request: RestRequest) -> Response:
-        """Ends a login by its code."""
         desk, server, _ = self._known(request)
         body = await request.shaped(AccountCode, _LARGEST)
         login = await desk.confirm(server, request.caller.principal, body.code)

@@ -46,8 +46,6 @@ _ALL: Final = 1 << 30
 
 
 class _Page(msgspec.Struct, rename="camel"):
-    """A list in an MCP result."""
-
     resources: list[Raw] = []
     resource_templates: list[Raw] = []
     prompts: list[Raw] = []
@@ -61,7 +59,6 @@ class _RestLists:
         self._closing = closing
 
     async def list_resources(self, request: RestRequest) -> Response:
-        """Resources and templates."""
         resources, templates = await self._page(request, Kind.RESOURCE), await self._page(request, Kind.TEMPLATE)
         starting = starting_servers(self._hub, request.caller.profile)
         return _growing(ResourceList(resources.resources, templates.resource_templates, starting))
@@ -132,7 +129,6 @@ class _RestServers:
         return answer(listed if caller.operates else listed.without_output())
 
     async def server(self, request: RestRequest) -> Response:
-        """One server."""
         name = request.path["name"]
         servers = await self._operator.servers(request.caller.profile)
         for info in servers:

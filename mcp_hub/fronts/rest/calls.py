@@ -1,7 +1,7 @@
 """Calls of tools over REST, prompts and reads of resources.
 
-A call is a durable stream from its start: closing its connection does not end it. An idempotency key, stored with the
-stream, stands for one request of its principal, at every hub on the store.
+A call is a durable stream from its start: closing its connection does not end it. An idempotency key, stored with it,
+stands for one request of its principal, at every hub on the store.
 """
 
 import json
@@ -224,7 +224,7 @@ class RestCalls:
         return await (begun if key is not None else self._closing.known(begun))
 
     def _on_its_way(self, profile: str | None, name: str, error: UnknownEntry) -> Problem | None:
-        """A 503 for a name that a starting server may bring: one with its prefix, or with none."""
+        """A 503 if a starting server may bring the name: by its prefix, or without one."""
         starting = starting_servers(self._hub, profile)
         if (unlisted := self._hub.catalog.unlisted(profile, name)) is not None:
             starting = [server for server in starting if server == unlisted.server]
@@ -245,7 +245,6 @@ class RestCalls:
                 )
 
     def _is_hidden(self, session: Session, mcp_request: _McpRequest) -> bool:
-        """Whether the caller's profile lacks it."""
         name, arguments = mcp_request.name, mcp_request.arguments
         tool = self._hub.selected(name, arguments) if mcp_request.method == CALL else name
         return session.caller.profile is not None and not self._is_known(session, mcp_request.method, tool)
@@ -288,7 +287,6 @@ class RestCalls:
 
 
 async def _quick(following: Following) -> list[bytes]:
-    """The first events of a call, or all of a quick one."""
     until = anyio.current_time() + QUICK
     lines: list[bytes] = []
     while not following.closed and len(lines) < 2 and (remaining := until - anyio.current_time()) > 0:
@@ -302,7 +300,7 @@ async def _result_of(stream: StreamHandle) -> Response:
 
 
 class Accepted(Problem):
-    """A 202: the calls continue, and their streams can be followed."""
+    """A 202: the calls continue, with streams to follow."""
 
     media = JSON
 
@@ -336,7 +334,6 @@ def _arguments(raw: Raw | UnsetType) -> Raw:
 
 
 def _meta(raw: Raw | UnsetType) -> RequestMeta:
-    """`_meta` without reserved keys, with a progress token."""
     try:
         meta = take_meta({} if raw is UNSET else {"_meta": raw})
     except InvalidParams as problem:
@@ -345,7 +342,7 @@ def _meta(raw: Raw | UnsetType) -> RequestMeta:
 
 
 def preferred_wait(prefer: str | None, otherwise: float = _WAIT) -> float:
-    """Seconds of `wait=N` (RFC 7240 §4.3), 0 for `respond-async` alone, `otherwise` without either."""
+    """Seconds of `wait=N` (RFC 7240 §4.3), 0 for `respond-async` alone, else `otherwise`."""
     parts = [] if prefer is None else re.split("[,;]", prefer)
     for part in parts:
         if match := _PREFERRED.fullmatch(part):

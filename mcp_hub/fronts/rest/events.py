@@ -1,7 +1,7 @@
-"""Events of servers over REST: their types, and what happens behind a cursor as JSON, NDJSON or SSE.
+"""Events of servers over REST: types, and events behind a cursor as JSON, NDJSON or SSE.
 
 SSE has the cursor as id, and the types `active` (the subscription stands; `truncated`: events may be missing), `event`,
-`error` (the server does not deliver at present) and `problem` (it is over). NDJSON has them as the member `type`.
+`error` (the server does not deliver at present) and `problem` (it is over). NDJSON has them as `type`.
 """
 
 from collections import Counter
@@ -120,7 +120,7 @@ class _RestEvents:
 
     @contextmanager
     def _counted(self, caller: Caller) -> Iterator[None]:
-        """Counts one more subscription meanwhile. Raises `Problem` 503."""
+        """Counts a subscription meanwhile. Raises `Problem` 503."""
         if self._open[caller.principal] >= LISTENS:
             reason = f"{LISTENS} requests for events are open, the most that one client may have"
             raise Problem(503, "busy", reason, headers=((b"retry-after", b"5"),))
@@ -154,8 +154,8 @@ class _Following:
     async def _next(
         self, limit: int, seconds: float, *, takes_trouble: bool = True
     ) -> tuple[list[tuple[RawObject, str]], bool]:
-        """Events, and whether some are missing before them; neither after `seconds`, or at news of the server's trouble
-        if the caller `takes_trouble`. Raises `Problem` at the end.
+        """Events, and whether some are missing before them; neither after `seconds`, or at news of trouble if the
+        caller `takes_trouble`. Raises `Problem` at the end.
         """
         reader = self._reader
         with anyio.move_on_after(seconds):
@@ -169,7 +169,7 @@ class _Following:
         return [], False
 
     async def _read(self, limit: int) -> tuple[list[tuple[RawObject, str]], bool]:
-        """Raises `Problem` also for a type that the caller may not have any more."""
+        """Raises `Problem` also for a type that is no longer allowed."""
         try:
             self._hub.events().check(self._session, self._params.name, self._reader)
         except RpcError as error:
@@ -184,7 +184,7 @@ class _Following:
         return answer(EventList(events, cursor=self._reader.cursor, truncated=is_truncated))
 
     async def send(self, response: HttpResponse, write: Write) -> None:
-        """Sends what happens until the client leaves. Raises `ClientGone`."""
+        """Sends events until the client leaves. Raises `ClientGone`."""
         try:
             occurrences, is_truncated = await self._read(_EVENTS)
             await response.start()

@@ -76,7 +76,7 @@ class RestRequest(Request):
         raise Problem(406, "not_acceptable", f"Accept must name one of {', '.join(offered)}")
 
     def seconds(self, name: str, default: float) -> float:
-        """A query parameter in seconds, at most `MOST_WAIT`. Raises `Problem` 400."""
+        """A query parameter, at most `MOST_WAIT`. Raises `Problem` 400."""
         text = self.query_params.get(name)
         if text is None:
             return default
@@ -104,7 +104,7 @@ class RestRequest(Request):
 
     @property
     def _is_marked(self) -> bool:
-        """Whether a header proves that no web page sent it without a preflight."""
+        """Whether a web page would have needed a preflight."""
         scheme = (self.header("authorization") or "").partition(" ")[0]  # a browser sends Basic by itself
         return scheme.lower() == "bearer" or any(name in self.headers for name in _MARKS)
 

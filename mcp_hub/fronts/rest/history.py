@@ -45,7 +45,7 @@ class HubHistory(Protocol):
         """Removes all calls; returns their number."""
 
     async def rerun(self, caller: Caller, id_: str) -> tuple[str, Raw]:
-        """Tool and arguments to call again. Raises `Problem` 404 and 409."""
+        """Tool and arguments. Raises `Problem` 404 and 409."""
 
 
 class _History:
@@ -56,20 +56,17 @@ class _History:
         self._calls = calls
 
     async def list_calls(self, request: RestRequest) -> Response:
-        """A page of calls."""
         query = _query(request)
         page = HistoryPage([], "off") if self._history is None else await self._history.page(request.caller, query)
         return answer(page)
 
     async def get_call(self, request: RestRequest) -> Response:
-        """One call with texts."""
         call = None if self._history is None else await self._history.call(request.caller, request.path["id"])
         if call is None:
             raise unknown_call()
         return answer(call)
 
     async def get_figures(self, request: RestRequest) -> Response:
-        """Figures over an hour, day or week."""
         span = request.query_params.get("span", "1d")
         if span not in SPANS:
             raise _invalid("span", f"has to be one of {', '.join(SPANS)}")
@@ -78,7 +75,6 @@ class _History:
         return answer(await self._history.figures(request.caller, span, _query(request)))
 
     async def run_again(self, request: RestRequest) -> Response | None:
-        """Makes a call again."""
         if self._history is None:
             raise unknown_call()
         await request.shaped(dict[str, Raw])

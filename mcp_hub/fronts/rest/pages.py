@@ -1,4 +1,4 @@
-"""Public pages without data: where things are, and the REST API to read, also as an OpenAPI 3.1 document."""
+"""Public pages without data: where things are, and the REST API, also as an OpenAPI 3.1 document."""
 
 import hashlib
 import re

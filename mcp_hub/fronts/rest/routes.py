@@ -148,7 +148,6 @@ def _reading(
     path: str, operation: str, summary: str, answered: str, shape: type, *problems: int,
     parameters: tuple[_Option, ...] = (),
 ) -> RestRoute:  # fmt: skip
-    """A route that reads something as JSON."""
     answers = (_Success(200, answered, {_JSON: shape}),)
     return RestRoute(
         "GET", path, operation, summary, answers=answers, parameters=parameters, problems=problems, has_head=True

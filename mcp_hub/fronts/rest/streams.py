@@ -1,7 +1,7 @@
 """Durable streams over REST: status, committed events, answers and cancellation, at any hub on the store.
 
-Results and errors are shown as stored. SSE has id (number), event (type) and data (line), and ends with `closed`;
-NDJSON has the lines; JSON is a page (long-poll).
+SSE has id (number), event (type) and data (line), and ends with `closed`; NDJSON has the lines; JSON is a page
+(long-poll).
 """
 
 import re
@@ -62,7 +62,7 @@ class Closing:
             watched.give_up()
 
     async def connected(self, request: RestRequest, work: Coroutine[None, None, T]) -> T:
-        """Works while the client is there. Raises `ClientGone`, or `HubStopping` after `close`."""
+        """Works until the client leaves. Raises `ClientGone`, or `HubStopping` after `close`."""
         if self.is_over:
             work.close()
             raise _stopping()
@@ -76,7 +76,7 @@ class Closing:
         raise _stopping() if self.is_over else ClientGone()
 
     async def known(self, call: Coroutine[None, None, T]) -> T:
-        """Begins a call. Raises `Problem` 502 if that is not known when the server's time is over."""
+        """Begins a call. Raises `Problem` 502 if the server's time ends before that is known."""
         try:
             return await call
         except anyio.get_cancelled_exc_class():
@@ -97,7 +97,7 @@ def kind_of(line: bytes) -> bytes:
 
 
 async def send_sse(following: Following, response: HttpResponse, lines: Sequence[bytes] = ()) -> None:
-    """Sends `lines`, taken last, and the rest of the stream. Raises `ClientGone`."""
+    """Sends `lines`, taken last, and the rest. Raises `ClientGone`."""
     await response.start()
     is_silent = False
     try:
@@ -242,7 +242,7 @@ class _Streams:
         self._closing = closing
 
     async def list_streams(self, request: RestRequest) -> Response:
-        """The token's streams, within its profile; without tokens, those made over REST."""
+        """The token's, within its profile; without tokens, those made over REST."""
         limit = request.count("limit", _STREAMS, _MOST_STREAMS)
         caller = request.caller
         is_open = caller.principal == LOCAL.principal and not self._shows_all
@@ -256,7 +256,6 @@ class _Streams:
         return answer(StreamList(listed, len(unlisted), sum(bool(call.waits_for) for call in unlisted)))
 
     async def get_stream(self, request: RestRequest) -> Response:
-        """The stream's status."""
         stream = await self._opened(request)
         stream.let_go()  # somebody is here: the time starts anew
         return answer(await detailed(self._hub, stream))

@@ -1,4 +1,4 @@
-"""Acts: several files changed together, with their old contents, to be undone."""
+"""Acts: files changed together, with old contents, to be undone."""
 
 import os
 from collections.abc import Callable, Collection, Sequence
@@ -37,8 +37,8 @@ _LARGEST: Final = 4 * LARGEST
 class FileChange(msgspec.Struct, frozen=True):
     """A change of one file; `edit` maps old content to new (None: no file), again if it changes meanwhile.
 
-    `run` lets another program change it; False falls back to `edit`. Both may raise `FileRefused`. `entries`: those
-    changed, to be undone one by one.
+    By `run` another program changes it; False falls back to `edit`. Both may raise `FileRefused`. `entries`: those
+    changed, to undo singly.
     """
 
     path: Path
@@ -71,8 +71,6 @@ class _Act(msgspec.Struct):
 
 
 class _Undone(msgspec.Struct, frozen=True):
-    """An undone act."""
-
     title: str
     files: Sequence[tuple[Path, Restored]]
 
@@ -87,7 +85,7 @@ class Acts:
         self._origin = self._folder / "origin.json"
 
     def do(self, title: str, changes: Sequence[FileChange], first: Sequence[FileChange] = ()) -> Outcomes:
-        """Makes and records the changes; returns the outcomes of those that were needed.
+        """Makes and records changes; returns the outcomes of those needed.
 
         If one of `first` is refused, nothing else changes. Raises `FileRefused`.
         """
@@ -124,10 +122,10 @@ class Acts:
     def undo(
         self, only: Collection[Path] | None = None, refusal: Callable[[Path], FileRefused | None] = lambda _: None
     ) -> _Undone | None:
-        """Undoes the last act, or its files in `only`; None if there is none.
+        """Undoes the last act, or its files in `only`; None without one.
 
-        In a file changed since, only the act's entries are undone. `refusal`: why a file cannot be written now. An act
-        that fails twice is skipped. Raises `FileRefused` for an unreadable record.
+        In a file changed since, undoes the act's entries alone. `refusal`: why a file cannot be written now. Skips an
+        act that fails twice. Raises `FileRefused` for an unreadable record.
         """
         title, files = "", list[tuple[Path, Restored]]()
         with locked(self._folder, self._locks):

@@ -44,7 +44,6 @@ class EntryRules(msgspec.Struct, frozen=True):
 
 
 def _differs(reason: str) -> FileRefused:
-    """The new entry would lose something of the old one."""
     return FileRefused("client_entry_differs", reason)
 
 
@@ -53,7 +52,7 @@ def entry_with_options(
 ) -> JsonObject:
     """The new entry with a person's additions from `old`, in its order. Raises `FileRefused`.
 
-    An `old` that neither starts the hub nor has a URL is replaced.
+    Replaces an `old` that neither starts the hub nor has a URL.
     """
     old = _in_form(old, new)
     words, url = _words(old), _text_of(_inner(old), _URLS)
@@ -92,7 +91,7 @@ def profile_of(entry: JsonObject) -> str | None:
 
 
 def other_linux(entry: JsonObject, distribution: str, user: str) -> str:
-    """The entry's WSL distribution or user, if it is another one, else empty."""
+    """The entry's WSL distribution or user, if another one, else empty."""
     inside = words_in_wsl(_all_words(entry))
     options = {} if inside is None else inside[0]
     if options.get("--distribution", distribution).casefold() != distribution.casefold():

@@ -26,7 +26,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class Source(msgspec.Struct, frozen=True):
-    """The hub as clients reach it: `command` by kind of client, or `url`."""
+    """The hub for clients: `command` by kind of client, or `url`."""
 
     command: Callable[[str], Command]
     url: str | None = None
@@ -69,8 +69,8 @@ class Source(msgspec.Struct, frozen=True):
 class Step(msgspec.Struct, frozen=True):
     """One file's change. `after`: the hub's entry, None if removed. With a `problem` nothing changes.
 
-    `servers_left`: the client's own servers that stay enabled. `back`: servers that return; `problems`: those that do
-    not. `options`: kept options.
+    `servers_left`: the client's servers that stay enabled. `back`: servers that return; `problems`: those that do not.
+    `options`: kept options.
     """
 
     file: ClientFile
@@ -241,7 +241,7 @@ def _entry_paths(data: object, places: Sequence[KeyPath]) -> list[EntryPath]:
 
 
 def entry_in(file: ClientFile) -> object:
-    """The hub's current entry, if any. Raises `FileRefused`."""
+    """The hub's entry, if any. Raises `FileRefused`."""
     data = _data(_text(file.path, content_of(target_of(file.path), file.place.largest)), file)
     return _entry_in(data, layout_of(data, file.place))
 

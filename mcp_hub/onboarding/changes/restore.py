@@ -1,6 +1,6 @@
-"""Undoes a change in a file, also if the client changed it since. Pure.
+"""Undoes a change in a file, even if the client changed it since. Pure.
 
-An unchanged file gets its old bytes; otherwise lines are merged, or else entries undone singly.
+An unchanged file gets its old bytes; else lines are merged, or entries undone singly.
 """
 
 import base64
@@ -250,7 +250,7 @@ class _Change:
         return text if is_right and same_data(remainders[0], remainders[1], self._name) else None
 
     def _by_entry(self, paths: Sequence[EntryPath]) -> str:
-        """Adds first, so that no list is empty meanwhile."""
+        """Adds first, so that no list becomes empty."""
         text = self._present
         order = {path[:-1]: names_in(held_at(self._old, path[:-1])) for path in paths}
         ranks = {above: {name: rank for rank, name in enumerate(names)} for above, names in order.items()}

@@ -141,7 +141,7 @@ class ImportedServer(msgspec.Struct, frozen=True):
 
 
 class ClientRecords:
-    """This user's entries and the servers that came from clients, in the state folder. Methods raise `OSError`."""
+    """This user's entries, and servers that came from clients, in the state folder. Methods raise `OSError`."""
 
     def __init__(self, state: Path) -> None:
         self._files = KeyedFiles(state / "clients")

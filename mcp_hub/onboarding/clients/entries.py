@@ -1,4 +1,4 @@
-"""The hub's entry in a client's file: templates, and the command or URL that fills them."""
+"""The hub's entry in a client's file: templates, and their command or URL."""
 
 import base64
 import json
@@ -76,7 +76,7 @@ def _filled(template: Mapping[str, object], values: Mapping[Slot, object]) -> Js
 def hub_command(
     env: Mapping[str, str], args: tuple[str, ...], scripts: Path | None = None, python: str | None = None
 ) -> Command:
-    """The program in `scripts` (of this installation), or `uvx` if it is in its cache, else the interpreter.
+    """The program in `scripts` (of this installation), or `uvx` if in its cache, else the interpreter.
 
     Raises `HubError` if there is no lasting one.
     """

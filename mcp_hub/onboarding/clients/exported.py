@@ -1,4 +1,4 @@
-"""Servers of the hub in another client's form. Pure; nothing is resolved. Notes say what is left out."""
+"""Servers of the hub in another client's form, with notes on omissions. Pure; nothing is resolved."""
 
 import json
 import math
@@ -50,7 +50,7 @@ class _ExportedServer(msgspec.Struct, frozen=True):
 def exported(
     client: Client, layout: Layout, name: str, server: Mapping[str, object], secret: Secret | None = None
 ) -> _ExportedServer:
-    """The entry for `server`, which is written as in `servers.yaml`.
+    """The entry for a `server` of `servers.yaml`.
 
     `secret` returns the value of `${file:…}`, `${keyring:…}` or `${cmd:…}`; without it they stay, with a note.
     """

@@ -1,6 +1,6 @@
-"""A row of the client table: files, forms and abilities.
+"""A row of the client table: files, forms, abilities.
 
-Paths of files are templates, filled in for a system, home and environment.
+Paths are templates, filled in for a system, home and environment.
 """
 
 import glob
@@ -35,7 +35,7 @@ URL: Final[Template] = MappingProxyType({"url": Slot.URL, "headers": Slot.HEADER
 
 
 class Where(msgspec.Struct, frozen=True):
-    """A machine and its user. `windows`: Windows around WSL; `no_windows`: why the files there were not found."""
+    """A machine and its user. `windows`: Windows around WSL; `no_windows`: why its files were not found."""
 
     system: System
     home: Path
@@ -165,10 +165,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class OwnCli(msgspec.Struct, frozen=True):
-    """The client's own command for its file.
+    """The client's command for its file.
 
     `add` has slots {name}, {json} (entry), {named} (entry with name), {command} and {args}. `remove` may be empty.
-    `writes_anew`: it reformats files, so it only creates new ones.
+    `writes_anew`: it reformats files, so only creates them.
     """
 
     program: str

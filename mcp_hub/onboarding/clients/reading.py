@@ -42,7 +42,7 @@ def servers_of(data: object, location: Place) -> dict[str, JsonObject]:
 
 
 def unreadable(servers: Mapping[str, object]) -> dict[str, str]:
-    """Servers that cannot be written to a file of ours, with reasons."""
+    """Servers that cannot be written to our files, with reasons."""
     reasons: dict[str, str] = {}
     for name, server in servers.items():
         if is_deep(server):

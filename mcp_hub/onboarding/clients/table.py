@@ -1,4 +1,4 @@
-"""The client table: one row per client, from its documentation and source."""
+"""The client table, from clients' documentation and source."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -350,7 +350,7 @@ CLIENTS: Final[Mapping[str, Client]] = {client.name: client for client in _ALL}
 
 
 def _on_windows(client: Client) -> Client:
-    """From WSL the hub does not run its own command."""
+    """From WSL the hub does not run its command."""
     return replace(
         client,
         name=f"{client.name}-windows",

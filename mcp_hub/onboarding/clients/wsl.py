@@ -1,4 +1,4 @@
-"""Windows around WSL: its user, its drives, and the command that starts a Linux program.
+"""Windows around WSL: its user, its drives, and the command for Linux programs.
 
 `wsl.exe` splits the words after `-e` like the C runtime; `-d` and `-u` values end at a blank (WSL's source).
 """
@@ -143,7 +143,7 @@ def _plain(text: str) -> str:
 
 
 def drives_root(settings: Mapping[str, str]) -> str:
-    """The drives' mount folder: from `wsl.conf` if absolute, else the default."""
+    """The mount folder: from `wsl.conf` if absolute, else the default."""
     written = settings.get("automount.root", "")
     is_path = written.startswith("/") and ".." not in written.split("/") and written.isprintable()
     return written if is_path else _USUAL_ROOT

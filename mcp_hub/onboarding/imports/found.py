@@ -58,7 +58,7 @@ _PROJECT_CLIENT: Final = "claude-code"
 
 
 class FoundServer(msgspec.Struct, frozen=True):
-    """Another client's server, from `source`, a client or file. `left_out`: keys that we do not have.
+    """Another client's server, from `source`, a client or file. `left_out`: keys that we lack.
 
     `file`, `place`: of its entry, if known. `is_users`: from the user's own configuration. `renamed`: Windows paths
     with Linux names.

@@ -1,4 +1,4 @@
-"""Plans an import: servers to take, and others with the reason."""
+"""Plans an import: servers to take, and others with reasons."""
 
 import json
 import os
@@ -38,8 +38,6 @@ _LONGEST: Final = 64
 
 
 class _MergedServer(msgspec.Struct):
-    """One server with all its origins."""
-
     name: str
     entry: JsonObject
     origins: list[FoundServer]

@@ -60,8 +60,6 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 class _Listed(msgspec.Struct, frozen=True):
-    """A server in a page of a registry."""
-
     server: ServerDetail
     meta: dict[str, object] = msgspec.field(name="_meta", default_factory=dict)
 
@@ -116,7 +114,7 @@ def read_card(content: bytes, source: str, *, is_listed: bool = False) -> Server
 
 
 def registry_page(content: bytes, source: str) -> tuple[list[ServerDetail], str | None]:
-    """Servers that can be read and are not deleted, and the cursor of the next page. Raises `ConfigError`."""
+    """Servers that can be read and are not deleted, and the next page's cursor. Raises `ConfigError`."""
     try:
         page = msgspec.json.decode(content, type=_Page)
     except (ValueError, RecursionError):
@@ -136,10 +134,10 @@ def registry_page(content: bytes, source: str) -> tuple[list[ServerDetail], str 
 
 
 def refused_remote(url: object, source: str) -> str | None:
-    """Why the URL of a remote server is not taken from a document, else None. `source`: its URL, or its file.
+    """Why a document's URL of a remote server is not taken, else None. `source`: its URL, or its file.
 
-    A document from elsewhere names https URLs, and no addresses of this machine or of inner networks. A file is the
-    person's own.
+    Documents from elsewhere name https URLs, and no addresses of this machine or inner networks. A file is the person's
+    own.
     """
     scheme, home, _ = origin_parts(source)
     if not isinstance(url, str) or scheme not in ("http", "https"):
@@ -208,10 +206,10 @@ def catalog_url(host: str) -> str | None:
 def document_at(
     source: str, registry: Callable[[], str | None], choose: Callable[[Mapping[str, str | JsonObject], str], str]
 ) -> tuple[ServerDetail, str]:
-    """The document at a file, a URL or a domain, or a name's in the registry, and where it was in the end. Blocks.
+    """The document at a file, URL or domain, or of a name in the registry, and its final place. Blocks.
 
-    `choose` gets the servers of a catalog and its URL, and returns the name of one. `registry` returns the registry's
-    URL. Raises `ConfigError`, as `choose` may.
+    `choose` gets a catalog's servers and URL, and returns a server's name. `registry` returns the registry's URL.
+    Raises `ConfigError`, as `choose` may.
     """
     if re.match(r"https?://", source):
         is_bare = re.fullmatch(r"https?://[^/?#]*/?", source) is not None
@@ -247,7 +245,7 @@ def _at_url(url: str, choose: Callable[[Mapping[str, str | JsonObject], str], st
 
 
 def fetched(url: str, named: str | None = None) -> bytes:
-    """The document at a URL, to which `named`, the URL that a person gave, led. Blocks. Raises `ConfigError`."""
+    """The document at a URL, to which `named`, the URL of a person, led. Blocks. Raises `ConfigError`."""
     return anyio.run(_fetched, url, url if named is None else named)
 
 

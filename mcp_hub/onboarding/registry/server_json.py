@@ -44,8 +44,6 @@ class _Input(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Transport(msgspec.Struct, frozen=True):
-    """A package's transport, or a remote server."""
-
     type: str
     url: str | None = None
     headers: list[_Input] = []
@@ -140,8 +138,8 @@ def parse_server_json(content: bytes, source: str) -> ServerDetail:
 def entry_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bool = False) -> JsonObject:
     """The entry of the first supported package, else, or with `is_remote`, of the first remote. Raises `ConfigError`.
 
-    `values`, by variable, header, flag or argument, may contain `${…}`. A missing required variable or header becomes
-    the environment variable of its name.
+    `values`, by variable, header, flag or argument, may contain `${…}`. Missing required variables or headers become
+    environment variables of their names.
     """
     command = command_of(detail, values, is_remote=is_remote)
     entry = _of_remote(detail, values) if command is None else command.entry()
@@ -151,7 +149,7 @@ def entry_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bool
 
 
 def command_of(detail: ServerDetail, values: Mapping[str, str], *, is_remote: bool = False) -> RegistryCommand | None:
-    """The command that `entry_of` uses; None for a remote. Raises `ConfigError`."""
+    """The command in `entry_of`; None for a remote. Raises `ConfigError`."""
     packages = [package for package in detail.packages if _is_supported(package)]
     if not packages or is_remote and detail.remotes:
         return None
@@ -183,7 +181,6 @@ def _open_inputs(item: _Input, values: Mapping[str, str]) -> Iterator[Input]:
 
 
 def _in_template(template: str, variables: Mapping[str, _Input]) -> list[_Input]:
-    """The variables that a template has; each is needed."""
     names = dict.fromkeys(match[1] for match in _VARIABLE.finditer(template) if match[1] in variables)
     return [msgspec.structs.replace(variables[name], name=name, is_required=True) for name in names]
 

@@ -1,6 +1,4 @@
-"""Changes to the hub's own configuration file.
-
-Each change is checked first, and made as a whole or not at all.
+"""Changes to the hub's own configuration file, checked first, and made as a whole or not at all.
 
 A `ConfigError` leaves the file as it was.
 

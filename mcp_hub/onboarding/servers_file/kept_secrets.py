@@ -1,4 +1,4 @@
-"""Replaces secrets in a server's entry by `${…}`, and keeps them in keyring or files."""
+"""Replaces secrets in a server's entry by `${…}`; keeps them in keyring or files."""
 
 import importlib
 import re
@@ -37,7 +37,7 @@ Keep = Callable[[str, str, str], str]
 
 
 class KeptSecrets:
-    """Values by their `${…}`, masked at once, and written by `store`.
+    """Values by `${…}`, masked at once, written by `store`.
 
     They go to files of mode 0600 in `secrets` beside the configuration, or with `keyring` to the keyring, which may ask
     for a password only if it `asks`.

@@ -88,8 +88,6 @@ class _ProposedEdits:
             raise self._unusable(problem) from None
 
     def put(self, proposal: ProposedEdit) -> None:
-        """Adds or replaces the server's proposal."""
-
         def added(text: bytes | None) -> bytes:
             edits = [edit for edit in _decoded(text) if edit.server != proposal.server]
             if len(edits) >= MOST:
@@ -99,7 +97,7 @@ class _ProposedEdits:
         self._update(added)
 
     def remove(self, server: str, only: ProposedEdit | None = None) -> bool:
-        """Removes the server's proposal, if it is still `only`; whether it existed."""
+        """Removes the proposal, if still `only`; false without one."""
         removed: list[ProposedEdit] = []
 
         def without(text: bytes | None) -> bytes | None:
@@ -198,7 +196,7 @@ class PageEditor:
         return _written(self._file.change([SwitchServer(body.server, True)]))
 
     def search(self, words: str) -> list[JsonObject]:
-        """Servers of `hub.registry`, each with the entries that may be proposed. Blocks."""
+        """Servers of `hub.registry`, each with entries that may be proposed. Blocks."""
         if (base := self._file.registry()) is None:
             raise ConfigError(ConfigFinding("no_registry", "there is no registry to search. Set hub.registry"))
         return [row_of(detail, base) for detail in search(base, words, _MOST_HITS)]
@@ -268,7 +266,7 @@ def _written(undo: Undo | None) -> Edited:
 
 
 def change_to(file: ServersFile, server: str, before: JsonObject | None, entry: JsonObject) -> Undo | None:
-    """Writes the keys that differ; their secrets go to files. Raises `ConfigError`, with nothing changed."""
+    """Writes keys that differ, their secrets to files. Raises `ConfigError`, with nothing changed."""
     secrets = KeptSecrets(file.folder)
     fresh = {key: value for key, value in entry.items() if before is None or before.get(key, ...) != value}
     fresh = without_secrets(server, fresh, secrets.keep)

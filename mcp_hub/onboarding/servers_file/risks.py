@@ -36,7 +36,7 @@ _HARMLESS_LOGIN: Final = frozenset(("scopes", "redirect_port"))
 
 
 def reasons_to_ask(before: JsonObject | None, after: JsonObject, servers: Mapping[str, JsonObject]) -> list[str]:
-    """Why a person must approve the change; empty if it may apply at once."""
+    """Why a person must approve; empty if the change may apply at once."""
     previous = before or {}
     changed = [key for key in {**previous, **after} if previous.get(key, ...) != after.get(key, ...)]
     reasons = [reason for key, reason in _SOURCES.items() if key in after and key not in previous]
@@ -121,7 +121,7 @@ def _is_off(entry: JsonObject) -> bool:
 
 
 def _of_address(url: object) -> str | None:
-    """Names are not resolved, so a public name of an inner address passes."""
+    """Names are not resolved: a public name of an inner address passes."""
     host = _host(url)
     address = address_of(host)
     if address is None:

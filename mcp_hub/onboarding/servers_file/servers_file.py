@@ -31,7 +31,7 @@ UNRESOLVED: Final = ("variable_not_set", "file_unreadable", "keyring_unavailable
 
 
 class Put(msgspec.Struct, frozen=True):
-    """Adds a server, or sets one `key` of it. A whole entry replaces another only if it `replaces`."""
+    """Adds a server, or sets its `key`. A whole entry replaces another only if it `replaces`."""
 
     name: str
     value: object
@@ -40,7 +40,7 @@ class Put(msgspec.Struct, frozen=True):
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Removes a server, or only this `key` of it."""
+    """Removes a server, or only its `key`."""
 
     name: str
     key: str | None = None
@@ -64,7 +64,7 @@ class ServersFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def find(cls, config: str | None, env: Mapping[str, str]) -> "ServersFile":
-        """The file that the hub reads, or else the one to create."""
+        """The hub's file, or the one to create."""
         try:
             return cls(find_config(config, Path.cwd(), env), env)
         except ConfigError as error:

@@ -43,8 +43,6 @@ class Icon(msgspec.Struct, rename="camel"):
 
 
 class _ListedDefinition(msgspec.Struct, kw_only=True, rename="camel"):
-    """Members of every kind of definition."""
-
     name: str
     title: str | UnsetType = UNSET
     description: str | UnsetType = UNSET
@@ -75,8 +73,6 @@ OUTPUT_SCHEMA: Final = _OutputSchema
 
 
 class _ToolHints(msgspec.Struct, rename="camel"):
-    """Tool annotations."""
-
     title: str | UnsetType = UNSET
     read_only_hint: bool | UnsetType = UNSET
     destructive_hint: bool | UnsetType = UNSET
@@ -248,7 +244,7 @@ _decode_long_texts: Final = msgspec.json.Decoder(_LongTexts).decode
 
 
 def are_long_texts(result: RawJson, era: Era) -> bool:
-    """Whether a tool's result has only texts, and is not an error: as most long ones, which are then not searched."""
+    """Whether a tool's result is only texts without an error: most long ones, which are then not searched."""
     try:
         texts = _decode_long_texts(result)
     except (msgspec.DecodeError, RecursionError):

@@ -90,8 +90,6 @@ _VALUES: Final[Mapping[str, Callable[[object], bool]]] = {
 
 
 class _Node:
-    """A subschema."""
-
     __slots__ = ("base", "members", "path")
 
     def __init__(self, members: JsonObject, path: str, base: str) -> None:
@@ -99,7 +97,7 @@ class _Node:
 
 
 class _Addresses:
-    """Targets of references, by address and anchor."""
+    """Targets by address and anchor."""
 
     def __init__(self, root: JsonObject) -> None:
         self._resources: JsonObject = {"": root}
@@ -277,7 +275,7 @@ def problem_of_pattern(text: str) -> str | None:
 
 
 class _Reader:
-    """Parses a pattern in one pass; checks group references at the end."""
+    """Parses in one pass; checks group references at the end."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -110,7 +110,6 @@ def _refusal(raw: Raw, values: object) -> str | None:
 
 
 def _sizes(raw: Raw) -> Raw:
-    """An early draft of the specification used one string."""
     text = read_as(raw, str)
     return raw if text is None else encoded(text.split())
 

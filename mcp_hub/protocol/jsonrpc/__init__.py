@@ -2,7 +2,7 @@
 
 `framing`       lines of a pipe
 `envelope`      one message
-`unparsed`      ids of unreadable messages; nesting
-`repair`        several messages on a line; stand-ins for unreadable answers
+`unparsed`      unreadable messages; nesting
+`repair`        several messages on a line; unreadable answers
 `rpc_errors`    codes and relay of errors
 """

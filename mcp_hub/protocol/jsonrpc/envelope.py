@@ -41,7 +41,7 @@ class _Decoded:
 
 
 class Envelope(_Decoded, msgspec.Struct, gc=False):
-    """One message with encoded members.
+    """One message, members encoded.
 
     Missing id, result and error are `ABSENT`, missing params and version `Unset`. `id_key` matches an answer to its
     request; None for an unusable id.
@@ -317,7 +317,7 @@ def result_frame(id_: bytes, *result: RawJson | memoryview) -> bytes:
 
 
 def response(id_: bytes, *result: RawJson | memoryview) -> Frame:
-    """A response line, whose long result is not copied."""
+    """A long result is not copied."""
     if sum(map(len, result)) < LONG:
         return result_frame(id_, *result)
     return b'{"jsonrpc":"2.0","id":%b,"result":' % id_, *(memoryview(part) for part in result), _CLOSING
@@ -329,5 +329,5 @@ def whole(frame: Frame) -> bytes:
 
 
 def error_frame(id_: bytes | None, error: RawJson) -> bytes:
-    """Without an id it is `null` (JSON-RPC 2.0 §5)."""
+    """Without an id, `null` (JSON-RPC 2.0 §5)."""
     return b"".join((b'{"jsonrpc":"2.0","id":', id_ or b"null", b',"error":', error, b"}\n"))

@@ -38,7 +38,7 @@ def depth(line: bytes) -> int | None:
 
 
 def foreign(line: bytes) -> str | None:
-    """The known foreign format of an invalid line, if any."""
+    """The known format of an invalid line, if any."""
     head = line[:_HEAD]
     if b"\0" in head and b"jsonrpc" in (bare := head.replace(b"\0", b"")) and 3 * len(bare) < 2 * len(head):
         return _WIDE if 3 * len(bare) > len(head) else _WIDER

@@ -43,7 +43,7 @@ _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class Placeholder(Envelope):
-    """The hub's own error in place of an answer."""
+    """The hub's error in place of an answer."""
 
     def __post_init__(self) -> None:
         self.kind, self.id_key = "error", None
@@ -204,7 +204,7 @@ def messages(text: bytes, most: int) -> list[Envelope | BadMessage]:
 
 
 def in_body(text: bytes, bad: BadMessage, id_: int) -> tuple[Envelope | BadMessage, list[bytes]]:
-    """The answer in a body of an array or lines, and all other messages; `bad` if unclear.
+    """The answer in an array or lines, and all other messages; `bad` if unclear.
 
     The last answer counts, one with `id_` first.
     """

@@ -68,7 +68,7 @@ _decode = msgspec.json.Decoder(_WireError).decode
 
 
 def from_wire(raw: RawJson, who: Literal["upstream", "client"] = "upstream") -> RpcError:
-    """A peer's error, relayed byte for byte.
+    """A peer's error, byte for byte.
 
     A malformed one becomes -32603 with its words, and the masked original in `data[who]`.
     """

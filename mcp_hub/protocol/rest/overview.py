@@ -68,7 +68,7 @@ InstallState = Literal["installed", "lost", "missing", "unreadable", "absent"]
 
 
 class ClientInstall(Struct, frozen=True, omit_defaults=True):
-    """A client program on the hub's machine. `command` installs the hub in it; empty: by hand."""
+    """A program on the hub's machine. `command` installs the hub in it; empty: by hand."""
 
     client: str
     title: str
@@ -133,8 +133,6 @@ class SettingList(Struct):
 
 
 class _ServerAction(Struct, Generic[_Action], forbid_unknown_fields=True):
-    """An action on a server."""
-
     server: str
     action: _Action
 
@@ -327,7 +325,7 @@ class ServerDetails(Struct, omit_defaults=True):
 
 
 class LoginNews(Struct, frozen=True, omit_defaults=True):
-    """The `issuer`'s page, to open on the hub's machine, or the outcome as a sentence; `code` is set on failure."""
+    """The `issuer`'s page, to open on the hub's machine, or the outcome; `code` is set on failure."""
 
     type: Literal["page", "ended"]
     url: str = ""

@@ -141,7 +141,7 @@ def of_server(meta: RawJson) -> tuple[str, list[Numbered]] | None:
 
 
 def page_of_server(result: RawJson) -> tuple[list[Numbered], bool]:
-    """The events of a `streams.read`, and whether earlier ones are not kept.
+    """The events of a `streams.read`, and whether earlier ones are gone.
 
     Raises `msgspec.DecodeError`, `UnicodeDecodeError`, `RecursionError`.
     """

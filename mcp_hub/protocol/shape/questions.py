@@ -69,7 +69,7 @@ def can_answer(capabilities: JsonObject, version: str, method: str, params: RawJ
 
 
 def unasked(error: RpcError) -> str | None:
-    """The question in a `NoBackChannelError` of the Python SDK; None for other errors."""
+    """The question in the Python SDK's `NoBackChannelError`, else None."""
     if error.raw is None or "no back-channel" not in error.message:
         return None
     return next((method for method in QUESTIONS if method in error.message), None)

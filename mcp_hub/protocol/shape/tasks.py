@@ -28,7 +28,7 @@ _LONGEST: Final = 2**53 - 1
 
 
 class TaskState(msgspec.Struct, frozen=True):
-    """A task of this `age`; it can be read for `kept` seconds after its creation."""
+    """A task's `age` in seconds; readable for `kept` seconds after its creation."""
 
     id: str
     status: str
@@ -55,7 +55,7 @@ class TaskState(msgspec.Struct, frozen=True):
 
 
 def created(task: TaskState) -> bytes:
-    """`CreateTaskResult`, in place of the call's result."""
+    """`CreateTaskResult`, in place of the result."""
     return object_bytes({"resultType": "task", **task.members})
 
 
@@ -70,7 +70,7 @@ def with_result(task: TaskState, result: RawJson) -> JsonObject:
 
 
 def with_error(task: TaskState, error: RpcError) -> JsonObject:
-    """`FailedTask`; the error is as the client may see it."""
+    """`FailedTask`; `error` is as the client may see it."""
     failed = msgspec.structs.replace(task, message=error.message)
     return {**failed.members, "error": msgspec.Raw(bytes(error.encoded()))}
 

@@ -52,15 +52,13 @@ _MOST_FAILURES: Final = 3
 
 
 class _Delivery(msgspec.Struct, frozen=True):
-    """The `delivery` of a subscription."""
-
     mode: str = "webhook"
     url: str = ""
     secret: str = ""
 
 
 def delivery_of(raw: RawJson) -> _Delivery:
-    """Raises `InvalidParams`. Nothing of it is checked yet."""
+    """Raises `InvalidParams`. Checks nothing yet."""
     delivery = read_as(raw, _Delivery)
     if delivery is None or delivery.mode != "webhook":
         raise InvalidParams('params.delivery must be {"mode": "webhook", "url": …, "secret": …}')
@@ -68,7 +66,7 @@ def delivery_of(raw: RawJson) -> _Delivery:
 
 
 def check_delivery(delivery: _Delivery, is_allowed: Callable[[str], bool]) -> None:
-    """Raises `InvalidParams` for an address that is refused, and for an unfit secret.
+    """Raises `InvalidParams` for a refused address or an unfit secret.
 
     `is_allowed`: whether an operator has allowed a host, which may be in an inner network then.
     """
@@ -122,7 +120,7 @@ def subscription_id(principal: str, url: str, name: str, arguments: bytes) -> st
 
 
 def message_id(event_id: str) -> str:
-    """The `webhook-id` of an occurrence: its id, if a header can hold it."""
+    """The `webhook-id`: the occurrence's id, if a header can hold it."""
     if _HEADER.fullmatch(event_id):
         return event_id
     return "msg_event_" + blake2b(event_id.encode("utf-8", "replace"), digest_size=16).hexdigest()
@@ -152,9 +150,9 @@ def message_problem(keys: Sequence[bytes], headers: Mapping[bytes, bytes], body:
 
 
 def granted(wish: float | UnsetType | None, *, may_last: bool) -> float | None:
-    """Seconds until a subscription has to be refreshed; None: never, if the client asked for it and it `may_last`.
+    """Seconds until a refresh; None: never, if the client asked for it and it `may_last`.
 
-    Others have to show a valid token each day.
+    Others show a valid token each day.
     """
     if wish is None and may_last:
         return None
@@ -187,9 +185,9 @@ class _Challenge(msgspec.Struct, frozen=True):
 
 
 def takes_path(document: bytes, path: str) -> bool:
-    """Whether an origin's document says that webhooks may lead to this path.
+    """Whether an origin's document lets webhooks lead to this path.
 
-    A path that servers and proxies may read in different ways is not covered.
+    A path that servers and proxies may read differently is not covered.
     """
     read = read_as(msgspec.Raw(document), _Receivers)
     if read is None or not _PLAIN_PATH.fullmatch(path):

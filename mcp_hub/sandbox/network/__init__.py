@@ -1,8 +1,4 @@
-"""The hub's proxy for sandboxed servers.
-
-In: a server's connection, and the hosts of its rule.
-
-Out: a connection to an allowed host, or a refusal.
+"""The hub's proxy for sandboxed servers: connects a server to allowed hosts of its rule, or refuses.
 
 - `proxy`: serves connections
 - `requests`: reads requests

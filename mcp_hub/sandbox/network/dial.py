@@ -44,7 +44,7 @@ _BROKEN: Final = (OSError, anyio.EndOfStream, anyio.BrokenResourceError, h11.Rem
 
 
 class Denied(Exception):
-    """A request that does not reach its host; `status` and `error` as in RFC 9209 §2.3.
+    """A request does not reach its host; `status` and `error` as in RFC 9209 §2.3.
 
     `kind` None: a failure. `entry` of `net` would allow it.
     """
@@ -136,7 +136,7 @@ class End:
             raise anyio.BrokenResourceError from None
 
     async def aclose(self, *, is_whole: bool = True) -> None:
-        """Closes both directions; by a reset if what was sent is not whole."""
+        """Closes both directions, by a reset if not everything was sent."""
         if not is_whole:
             with suppress(*_NOT_OPEN):
                 end = self._stream.extra(SocketAttribute.raw_socket)

@@ -102,7 +102,7 @@ class Refusals:
 
 
 def refused_name(text: str, net: str, hosts: Sequence[HostRule], entries: Sequence[str] = ()) -> str | None:
-    """Advice about a host that a server's output says it could not look up, or None.
+    """Advice about a host that a server's output could not look up, or None.
 
     Under `net: none` or `[hosts]` only the proxy resolves names. `entries` are those of `net`.
     """

@@ -1,4 +1,4 @@
-"""The stored form of a batch of calls, and the interface of its stores. Pure."""
+"""The stored form of a batch of calls, and its stores' interface. Pure."""
 
 import hashlib
 import re
@@ -73,8 +73,8 @@ class HistoryLimits(msgspec.Struct, frozen=True):
 class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Texts shared by calls of one tool, client and outcome.
 
-    `tool` is the server's name, `name` the called one, `definition` a digest of the tool's definition or empty,
-    `parent` the run of a script that made them.
+    `tool` is the server's name, `name` the called one, `definition` a digest of the tool's or empty, `parent` the run
+    of the script that made them.
     """
 
     server: str
@@ -90,7 +90,7 @@ class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class BatchKey(msgspec.Struct, frozen=True, gc=False):
-    """A batch of `hub`, after its `base` earlier calls; `first` and `last` are end times of calls."""
+    """A batch of `hub`, after its `base` earlier calls; `first` and `last` are end times."""
 
     hub: str
     base: int
@@ -104,7 +104,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
     `groups` are lines of JSON, `marks` each call's group, `ids` joined by spaces, `sizes` bytes of arguments and
     results, `notes` (code, message) by index. Times are Unix seconds, `took` and `waited` seconds. `waited` and `sizes`
-    are empty if all of them are 0.
+    are empty if all are 0.
     """
 
     hub: str
@@ -124,7 +124,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def key(self) -> BatchKey:
-        """The key under which it is stored."""
+        """The key of its row."""
         ended = floats(self.ended)
         return BatchKey(hub=self.hub, base=self.base, first=ended[0], last=ended[-1], calls=len(ended))
 
@@ -181,7 +181,7 @@ def running_number(id_: str) -> int:
 
 
 def is_shown(key: BatchKey, is_gone: Callable[[str], bool]) -> bool:
-    """Whether the batch's calls, or their hub, have ended."""
+    """Whether its calls, or their hub, have ended."""
     return key.base < RUNNING or is_gone(key.hub)
 
 
@@ -215,14 +215,13 @@ class HistoryStore(Protocol):
         """Newest first."""
 
     async def clear(self, loss: LostCalls) -> int:
-        """Replaces all calls and losses by `loss`; the number of calls."""
+        """Replaces calls and losses by `loss`; the number of calls."""
 
     async def close(self) -> None:
         """Marks this hub as ended. Idempotent. Never raises."""
 
 
 def _joined(column: bytes, more: bytes, size: int, more_size: int) -> bytes:
-    """Both columns, each of which may be left out for zeros."""
     return (column or bytes(size)) + (more or bytes(more_size)) if column or more else b""
 
 

@@ -160,7 +160,7 @@ class HistoryFile:
         return sorted([*self._losses, *self._damaged.values(), *stored], key=lambda loss: -loss.at)
 
     async def clear(self, loss: LostCalls) -> int:
-        """Also erases the calls from the file's free pages."""
+        """Also erases the calls from free pages."""
         if not self._is_there():
             return 0
         count = await self._ask(partial(self._clear, loss=loss), writes=True)

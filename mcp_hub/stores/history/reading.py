@@ -64,7 +64,7 @@ class PastCall(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_no_end(self) -> bool:
-        """Whether its hub was gone before it ended: nobody knows its duration."""
+        """Whether its hub was gone before it ended."""
         return self.number >= RUNNING
 
     @property
@@ -88,7 +88,7 @@ class _Matches(dict[str, CallGroup | None]):
 class CallFilter(msgspec.Struct):
     """Calls of matching groups that ended from `since` to before `until` and `before`, for one query.
 
-    With `failed`, no call with the flag `COMPLETED` is looked at.
+    `failed` leaves out calls with the flag `COMPLETED`.
     """
 
     fits: Callable[[CallGroup], bool]

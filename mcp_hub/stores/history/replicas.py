@@ -186,7 +186,6 @@ class RedisHistory:
         return is_shown(key, partial(self._has_ended, at=key.last))
 
     def _has_ended(self, replica: str, at: float) -> bool:
-        """A replica is not known yet for two leases after `at`."""
         is_known = self._now() - at > 2 * self._leases.seconds
         return is_known and replica != self._instance and self._leases.is_trusted and self._leases.is_gone(replica)
 

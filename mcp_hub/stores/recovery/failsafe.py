@@ -1,7 +1,7 @@
 """A stream store with memory behind it: calls continue whatever happens to the file.
 
 Streams of a failing file continue in memory under the same numbers, not durable and invisible to other processes. When
-the file works again, running streams return with their next events, ended ones with `has_news` or `sweep`.
+it works again, running streams return with their next events, ended ones with `has_news` or `sweep`.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -55,7 +55,7 @@ class _Returns(Protocol):
     """Returns streams from memory to the store."""
 
     async def tend(self) -> None:
-        """Retries the store if due, and returns streams."""
+        """Retries a due store, and returns streams."""
 
     async def try_again(self) -> None:
         """Retries an unusable store."""
@@ -92,7 +92,7 @@ class StoreReads:
             raise
 
     def sure(self, answer: T | None) -> T | None:
-        """Raises `StoreFault` for None if a replica may have the answer in memory."""
+        """Raises `StoreFault` for None if a replica may have the answer."""
         if answer is None and not self._backing.is_settled:
             raise no_answer()
         return answer

@@ -1,4 +1,4 @@
-"""Streams of this process beside a failing store: in memory, or recently confirmed by the store."""
+"""Streams of this process beside a failing store: in memory, or recently confirmed."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,7 +31,7 @@ class BackedStore(EventStore, Protocol):
 
 
 class Backing(Protocol):
-    """A store that fails and recovers over time."""
+    """A store that fails and recovers."""
 
     @property
     def store(self) -> BackedStore | None:
@@ -82,7 +82,7 @@ async def write(backing: Backing, change: Callable[[BackedStore], Awaitable[T]])
 
 
 class MemoryFallback:
-    """Events that the store lacks, in `memory`."""
+    """Events that the store lacks."""
 
     def __init__(self, limits: StoreLimits, instance: str) -> None:
         self.memory = MemoryStreams(limits, instance)
@@ -115,7 +115,7 @@ class MemoryFallback:
         return self._stored.get(stream) is not None
 
     def is_before(self, stream: CallId, after: int) -> bool:
-        """Whether the event after `after` is in the store."""
+        """Whether the store has the event after `after`."""
         row, last = self.memory.row(stream), self._stored.get(stream)
         return row is not None and last is not None and after < last and row.first == last + 1
 
@@ -209,7 +209,7 @@ class _RecentEvents:
 class OwnedStreams:
     """This process's streams: running ones `confirmed` by the store, or in the `fallback`.
 
-    With a `clock`, events of the last seconds are kept, too: the server may lose them.
+    With a `clock`, events of the last seconds are kept: the server may lose them.
     """
 
     def __init__(self, backing: Backing, fallback: MemoryFallback, clock: Clock | None = None) -> None:

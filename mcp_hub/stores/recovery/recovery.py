@@ -3,9 +3,9 @@
 A full, locked or read-only file stays open for reading and retries. A damaged one is set aside once no hub writes to
 it.
 
-If somebody deletes or replaces the file or its log (`-wal`), SQLite continues with the open ones, which no other
-process sees. A moved log is written to the file, once no hub writes to it. If the file itself was moved, the hub copies
-its own streams to what is at the path now.
+If the file or its log (`-wal`) is deleted or replaced, SQLite continues with the open ones, which no other process
+sees. A moved log is written to the file, once no hub writes to it. If the file was moved, the hub copies its own
+streams to the present one.
 """
 
 import sqlite3
@@ -65,7 +65,6 @@ class _Retry:
         return is_news
 
     def take(self, now: float) -> bool:
-        """Whether to try now; True for one caller at a time."""
         if not self.is_out or now < self._due:
             return False
         self._is_trying = True
@@ -73,7 +72,6 @@ class _Retry:
         return True
 
     def worked(self, now: float) -> bool:
-        """Whether the store was out of use before."""
         is_news, self.is_out = self.is_out, False
         self._is_trying = False
         if is_news or self._worked is None:
@@ -125,7 +123,7 @@ class Recovery:
             log.error("store_failed", store=str(self._path), fault=fault.fault, reason=str(fault), durable=False)
 
     def failed_reading(self, fault: StoreFault) -> None:
-        """Only damage and a moved file count as failures: writes decide otherwise."""
+        """Only damage and a moved file count: writes decide otherwise."""
         if fault.fault in _BREAKS:
             self.failed(fault)
         else:

@@ -1,7 +1,7 @@
 """The store that replicas share, with memory behind its server.
 
-Writes wait for a server that does not answer (`writes`). Without an answer, reads raise `StoreFault`; for a missing row
-until `is_settled`. Memory answers a read only if it has the event after the cursor.
+Writes wait for a silent server (`writes`). Without an answer, reads raise `StoreFault`; for a missing row until
+`is_settled`. Memory answers a read only if it has the event after the cursor.
 """
 
 from collections.abc import Sequence
@@ -156,7 +156,7 @@ class _ServerLog:
 
 
 class _ServerLeases:
-    """Takeovers by this replica. A claim may succeed without an answer: then the stream is an orphan of its own."""
+    """Takeovers by this replica. After a claim without an answer the stream may be an orphan of its own."""
 
     def __init__(self, backing: _ServerBacking, streams: OwnedStreams, returns: _ServerReturns) -> None:
         self._backing = backing
@@ -180,7 +180,6 @@ class _ServerLeases:
         return rows
 
     def _is_own(self, row: StreamInfo) -> bool:
-        """Whether this replica has claimed the stream, and does not know it."""
         is_claimed = row.id in self._unanswered and row.owner == self._streams.fallback.memory.instance
         return is_claimed and row.id not in self._streams.confirmed and self._streams.fallback.row(row.id) is None
 

@@ -5,7 +5,7 @@ another replica may have claimed a stream meanwhile. So no event leaves before t
 
     confirmed    the server has all events
     waiting      a write was not answered, or the stream has to be checked; its next write waits
-    alone        it began while the server was out of use, which was never asked to keep it: memory has it
+    alone        it began while the server was out of use: only memory has it
     returning    the server is asked what it has; writes wait
 
     from         event                                                to
@@ -55,8 +55,6 @@ class _Append(NamedTuple):
 
 
 class _Begin(NamedTuple):
-    """The first write of a stream, whose events are in memory."""
-
     callback: Appended
 
 
@@ -66,8 +64,6 @@ _ATTEMPTS: Final = 3
 
 
 class _Lease(Protocol):
-    """The lease of this replica."""
-
     @property
     def is_held(self) -> bool:
         """Whether it holds now."""
@@ -113,7 +109,7 @@ class ServerWrites:
         return is_in_memory and (stream in self._alone or not self._fallback.can_return(stream))
 
     def look(self) -> None:
-        """Makes streams from before a lease wait until they are checked."""
+        """Makes streams from before a lease wait for a check."""
         if self._lease.held_from != self._checked:
             self._checked = self._lease.held_from
             self._streams.leave_all()
@@ -153,11 +149,11 @@ class ServerWrites:
 
     @property
     def unconfirmed(self) -> frozenset[CallId]:
-        """Streams whose beginning waits for the server; shown to nobody."""
+        """Streams whose beginning waits; shown to nobody."""
         return frozenset(stream for stream, write in self._waiting.items() if isinstance(write, _Begin))
 
     def end_unconfirmed(self) -> None:
-        """Ends streams whose beginning was refused for want of an answer: another replica may have shown them."""
+        """Ends streams whose beginning had no answer: another replica may have shown them."""
         streams, self._unconfirmed = self._unconfirmed, []
         for row, last in streams:
             change = Change(row.updated, "failed", ttl=None if last.lines else 0.0, frees_key=True)
@@ -293,7 +289,6 @@ class ServerWrites:
             _complete(log, page.row, row, missing, returned, touches=touches)
 
     def _drop(self, stream: CallId) -> None:
-        """Fails the write of a stream that memory has let go."""
         if (write := self._waiting.pop(stream, None)) is not None:
             write.callback(no_answer())
 
@@ -347,17 +342,16 @@ class ServerWrites:
 
 
 def _is_same(stored: StreamInfo, row: StreamInfo) -> bool:
-    """Whether nobody has claimed the stream, which would have raised its epoch."""
     return stored.epoch == row.epoch
 
 
 def _later(row: StreamInfo) -> float:
-    """A time that the row does not have, whatever the clock says."""
+    """A time unlike the row's, whatever the clock says."""
     return max(wall_time(), math.nextafter(row.updated, math.inf))
 
 
 def _touch(log: StreamLog, row: StreamInfo, callback: Appended) -> None:
-    """Writes nothing but the time, so that no claim under way succeeds."""
+    """Writes only the time, so that no claim under way succeeds."""
     log.append(row.id, row.epoch, Chunk(row.last + 1, ()), Change(_later(row)), callback)
 
 

@@ -103,10 +103,7 @@ class Index:
     # -- idempotency keys
 
     def reserve(self, row: StreamInfo, callback: Callable[[StoreError | None], None], stale: str = "") -> None:
-        """Reserves the row's key for a stream about to be created. Fails with `KeyTaken`.
-
-        `stale` is a former holder.
-        """
+        """Reserves a new stream's key; `stale` is a former holder. Fails with `KeyTaken`."""
         assert row.key is not None
         key = row.key
 

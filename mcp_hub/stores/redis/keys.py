@@ -1,4 +1,4 @@
-"""Names of keys, and the Lua scripts of limits and locks. Keys used by one script share a hash tag `{…}`, so a slot."""
+"""Names of keys, and the Lua scripts of limits and locks. Keys of one script share a hash tag `{…}`, so a slot."""
 
 import hashlib
 import re
@@ -43,14 +43,13 @@ class _DocumentKeys(NamedTuple):
 
 
 class _RowKeys(NamedTuple):
-    """A hash of encrypted rows; sorted sets of their names by last use and by last write; the number of writes."""
+    """A hash of encrypted rows; sorted sets of names by last use and by last write; the number of writes."""
 
     tag: str
     kind: str = ""
 
     @property
     def pending(self) -> "_RowKeys":
-        """The keys of logins that are not accounts yet."""
         return self._replace(kind=":p")
 
     @property

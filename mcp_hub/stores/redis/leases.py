@@ -1,4 +1,4 @@
-"""Live replicas. Each counts a beat at the server; no clock but the replica's own is ever read.
+"""Live replicas. Each counts a beat at the server; no clock but the replica's own is read.
 
 A holder counts its lease from just before it sent the last answered beat. Another replica takes it to be gone 1.25
 leases after the answer that first showed an unchanged beat, if the server answers a later reading, too: clocks may run
@@ -49,7 +49,7 @@ class _Peers:
         """The time just before the last answered reading was sent."""
 
     def read(self, sent: float, answered: float, beats: dict[str, int], bad: Collection[str]) -> list[str]:
-        """Takes a reading; returns replicas whose record nobody can have deleted in order."""
+        """Takes a reading; replicas whose record nobody can have deleted in order."""
         is_anew = self.since == math.inf or answered - self.sent > self._wait
         absent = {name: _UNKNOWN for name, seen in self._seen.items() if name not in beats and self._is_awaited(name)}
         deleted = [name for name in absent if is_anew or answered - self._seen[name].since < self._wait / 2]
@@ -62,14 +62,12 @@ class _Peers:
         return deleted
 
     def _is_awaited(self, name: str) -> bool:
-        """Whether it is observed though it has no record."""
         return self._seen[name].beat != LEFT and not (self._seen[name].beat == _UNKNOWN and self.is_gone(name))
 
     def forget(self, name: str) -> None:
         self._seen.pop(name, None)
 
     def is_gone(self, name: str) -> bool:
-        """Whether it has been silent for long."""
         since = self._seen[name].since if name in self._seen else -math.inf
         return self.sent - max(since, self.since) >= self._wait
 
@@ -128,7 +126,7 @@ class Leases:
         self.peers.since = math.inf
 
     async def beat(self, link: Link) -> str:
-        """Renews the lease and reads the others; the id of the server's run. Raises `StoreError`."""
+        """Renews the lease and reads the others; the server's run id. Raises `StoreError`."""
         key = self._keys.replicas
         self._begun = sent = self._boottime()
         [reply] = await link.ask(script(BEAT, [key, quarantined(key)], self._instance))
@@ -138,7 +136,7 @@ class Leases:
         return bytes(reply[3]).decode("ascii", "replace")
 
     def answered(self, sent: float, reply: Reply) -> list[str]:
-        """Takes the answer to a beat that was sent after `sent`; returns replicas whose record was lost."""
+        """Takes the answer to a beat sent after `sent`; replicas whose record was lost."""
         answered = self._boottime()
         beat, table, bad, _ = reply
         if bad:
@@ -166,12 +164,12 @@ class Leases:
 
     @property
     def is_held(self) -> bool:
-        """Whether the lease holds now: no other replica can have claimed what this one has had since `held_from`."""
+        """Whether no other replica can have claimed what this one has had since `held_from`."""
         return self._boottime() < self.held_until
 
     @property
     def is_trusted(self) -> bool:
-        """Whether every live replica has had time to come back to the server."""
+        """Whether every live replica has had time to return to the server."""
         return self._boottime() >= self._settled_from
 
     @property
@@ -186,7 +184,7 @@ class Leases:
         return instance != self._instance and self.peers.is_gone(instance)
 
     async def has_gone(self, link: Link, instance: str) -> bool:
-        """`is_gone`, by a reading of now if it is or the lease does not hold. Raises `StoreError`."""
+        """`is_gone`, by a new reading if it is or the lease does not hold. Raises `StoreError`."""
         if self.is_gone(instance) or not self.is_held:
             await self.beat(link)
         return self.is_gone(instance)

@@ -75,7 +75,7 @@ def script(text: str, keys: Sequence[str], *arguments: str | bytes | float) -> C
 class Link:
     """`name` is for errors; with `waits_for_replica`, vital jobs wait for a server replica.
 
-    With `keys`, keys of a wrong type are set aside.
+    Sets `keys` of a wrong type aside.
     """
 
     def __init__(
@@ -284,7 +284,7 @@ _SKEW: Final = 2.0
 
 
 class Server(msgspec.Struct, frozen=True):
-    """`lease` is in seconds; `acknowledge`: whose copy confirms a stream's first and last events."""
+    """`lease` is in seconds; `acknowledge`: whose copy confirms first and last events."""
 
     url: str
     prefix: str = "mcp-hub:"
@@ -301,7 +301,7 @@ class Server(msgspec.Struct, frozen=True):
         return self.acknowledge == "replica"
 
     def client(self, *, waits: bool = False) -> Redis:
-        """A lazy client that never retries; with `waits` its commands have no time limit."""
+        """A lazy client that never retries; `waits`: without a time limit for commands."""
         return Redis.from_url(
             self.url,
             socket_connect_timeout=_CONNECT,

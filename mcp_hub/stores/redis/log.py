@@ -34,7 +34,7 @@ _MOST_PARTS: Final = 9999
 
 
 class _StoredChunk(NamedTuple):
-    """A chunk from a script; its body may be in `parts` parts named `name`."""
+    """A chunk; its body may be in `parts` parts named `name`."""
 
     first: int
     last: int
@@ -331,7 +331,7 @@ def _ignore(replies: list[Reply] | StoreError) -> None:
 
 
 def _not_created(row: StreamInfo, head: Sequence[bytes]) -> StoreError:
-    """`Fenced` if the stream was made by an earlier try, whose answer was lost, and claimed by another hub since."""
+    """`Fenced` if an unanswered try made the stream and another hub has claimed it since."""
     if head[0].isdigit() and int(head[0]) > row.epoch:
         return _refusal(row.id, row.epoch, Chunk(row.first, ()), head)
     return StoreError(f"stream {row.id}: exists already")

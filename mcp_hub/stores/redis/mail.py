@@ -82,7 +82,7 @@ class Mail:
         return bool(outcome == b"done")
 
     async def take(self) -> list[Message]:
-        """Adds a `lost` for each stream that another replica has claimed."""
+        """Adds a `lost` for each stream claimed by another replica."""
         if self._is_called:
             self._is_called = False
             try:

@@ -1,6 +1,6 @@
-"""Encoded rows and chunks. All that is read is checked; bad records move beside their key for a week.
+"""Encoded rows and chunks, checked when read; bad records move beside their key for a week.
 
-A key of a wrong type or a damaged row becomes `KEY:bad`. Bad parts of other keys move to such a hash, at most 64.
+A key of a wrong type or a damaged row becomes `KEY:bad`; bad parts of other keys go to such a hash, at most 64.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ _SHOWN: Final = 3
 
 
 class Quarantine:
-    """Sets records aside, unless they have changed since they were read."""
+    """Sets records aside unless they have changed since."""
 
     def __init__(self, writer: Link) -> None:
         self._writer = writer

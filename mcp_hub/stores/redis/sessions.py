@@ -1,6 +1,6 @@
 """Handshake sessions on the server.
 
-Changes of sessions and of servers' lists are entries in one bounded stream that every replica waits on.
+Changes of sessions and of servers' lists are in one bounded stream that every replica waits on.
 """
 
 import hashlib

@@ -177,7 +177,7 @@ class _RedisInbox:
 
 
 class _RedisLeases:
-    """`interval` is nothing: what beats have shown is known without a command, and a bell says when."""
+    """`interval` is 0: beats show orphans without a command, and a bell says when."""
 
     interval = 0.0
 
@@ -209,7 +209,6 @@ class _RedisLeases:
         return run
 
     async def wait(self) -> None:
-        """Waits until the next beat is due, or a replica leaves."""
         await self._mail.departures.wait(self._lease.pause)
 
     async def orphans(self) -> list[StreamInfo]:
@@ -276,7 +275,7 @@ class _RedisLeases:
 
 
 class RedisStore:
-    """An `EventStore` on a server; it fails with `StoreFault`. `boottime` is the clock of its lease."""
+    """An `EventStore` on a server; fails with `StoreFault`. `boottime` is the clock of its lease."""
 
     replicas = None
 

@@ -43,7 +43,7 @@ class Tenancy:
             self._lock = None
 
     def note(self, text: str) -> None:
-        """Leaves a text for processes that wait for the lock. Raises `OSError`."""
+        """Leaves a text for waiting processes. Raises `OSError`."""
         self._path.write_text(text)
 
     @property
@@ -122,8 +122,8 @@ _BY_INDEX: Final = "INDEXED BY streams_newest WHERE principal >= '' ORDER BY pri
 def salvage(source: Path, target: Path, is_over: Callable[[], bool]) -> tuple[int, int, bool]:
     """Copies to a new file at `target` until `is_over`; both files must be unused.
 
-    Returns the numbers of copied and unreadable streams, and whether there cannot have been more.
-    Raises `sqlite3.Error`, `StoreFault` for the target.
+    The numbers of copied and unreadable streams, and whether there cannot have been more. Raises `sqlite3.Error`,
+    `StoreFault` for the target.
     """
     new = connect(target)
     try:
@@ -217,7 +217,7 @@ def _write(new: sqlite3.Connection, tables: _Tables) -> bool:
 
 
 def carry_over(old: sqlite3.Connection, path: Path, owner: str) -> int:
-    """Copies the owner's streams to another file, over earlier versions of them; their number.
+    """Copies the owner's streams over earlier versions in another file; their number.
 
     Raises `sqlite3.Error`, `StoreFault`.
     """

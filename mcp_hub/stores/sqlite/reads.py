@@ -101,7 +101,7 @@ def find(db: Connection, stream: CallId, damaged: Damaged) -> StreamInfo | None:
 
 
 def find_key(db: Connection, principal: str, key: str, damaged: Damaged) -> StreamInfo | None:
-    r"""The row with this idempotency key, else with `KEY\n…`."""
+    r"""The row with this key, else with `KEY\n…`."""
     # no key of a client has a character below the space: only those of further calls are between the two
     first = ROWS + "s.principal = ? AND s.key >= ? AND s.key < ? ORDER BY s.key LIMIT 1"
     return next(iter(_sound(db.execute(first, (principal, key, f"{key}\v")).fetchall(), damaged)), None)

@@ -1,4 +1,4 @@
-"""Tables of the file of streams, and its connections."""
+"""Tables and connections of the file of streams."""
 
 import os
 import re

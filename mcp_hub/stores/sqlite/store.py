@@ -158,7 +158,7 @@ class _SqliteSessions:
 
 
 class SqliteStore:
-    """An `EventStore` on `<folder>/streams.db`; it fails with `StoreFault`.
+    """An `EventStore` on `<folder>/streams.db`; fails with `StoreFault`.
 
     The caller enters and leaves `instances`.
     """
@@ -210,7 +210,7 @@ class SqliteStore:
             log.error("store_writes_timed_out", store=str(self.path))
 
     async def mend(self) -> None:
-        """Saves a log that was deleted or replaced, once no hub writes to it, and opens the file anew.
+        """Saves a deleted or replaced log, once no hub writes to it, and opens the file anew.
 
         Raises `StoreFault`; reading continues.
         """
@@ -233,13 +233,13 @@ class SqliteStore:
         await self.inbox.begin()
 
     def leave_path(self) -> None:
-        """Removes the log and its index of a file that was moved, before another one is opened there."""
+        """Removes log and index of a moved file, before another one is opened there."""
         for end, inode in self._transactions[1].opened.items():
             if end and identity(companion := self.path.with_name(self.path.name + end)) == inode:
                 remove(companion)
 
     async def carry_over(self) -> int:
-        """Copies this process's streams to the file that is at the path now; their number. Raises `StoreError`."""
+        """Copies this process's streams to the file now at the path; their number. Raises `StoreError`."""
         return await self._links.reader.ask(partial(carry_over, path=self.path, owner=self.log.instance))
 
     @property

@@ -1,6 +1,6 @@
 """Work of a store's writing and reading thread.
 
-All pending writes share a transaction, synced if one is vital. A failed job is left out and the others run again.
+Pending writes share a transaction, synced if one is vital. After a failed job the others run again.
 
 On a full disk or in a read-only folder a file is only read; without a write-ahead log it is opened as `immutable`,
 checked around each read.
@@ -122,7 +122,7 @@ class ReadTransactions(_Transactions):
         self._db.execute("PRAGMA query_only = ON")
 
     def rescue(self, db: sqlite3.Connection) -> None:
-        """Writes a log that was deleted or replaced to the file, which no process may be writing to; opens it anew.
+        """Writes a deleted or replaced log to the file, which no process may be writing to; opens it anew.
 
         Raises `StoreFault`, `sqlite3.Error`, `OSError`.
         """

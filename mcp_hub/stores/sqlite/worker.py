@@ -41,7 +41,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 class _Watch(msgspec.Struct):
-    """A question of the thread's own, so many times: `news` is called on the event loop for another answer."""
+    """A question, asked so many times; `news` is called on the event loop for another answer."""
 
     clock: Clock
     job: Job

@@ -1,4 +1,4 @@
-"""Writes as functions of a connection inside a transaction. A `StoreError` means that nothing is written."""
+"""Writes as functions of a connection inside a transaction. After a `StoreError` nothing is written."""
 
 from collections.abc import Callable, Iterable, Sequence
 from sqlite3 import Connection, IntegrityError
@@ -136,7 +136,7 @@ def _runs_on(head: _Head, limits: StoreLimits, chunk: Chunk, change: Change) -> 
 
 
 def _continue(db: Connection, head: _Head, stream: CallId, chunk: Chunk, change: Change) -> bool:
-    """Whether the stream was as it had been left, and has the events now."""
+    """Whether the stream was unchanged, and has the events now."""
     body, number = joined(chunk), head.number
     changes = chunk.last, len(body), change.updated, change.status, change.message
     if db.execute(_AS_LEFT, (*changes, number, stream, head.epoch, head.last)).rowcount != 1:
@@ -195,7 +195,7 @@ def _trim(db: Connection, limits: StoreLimits, number: int) -> None:
 def claim(
     db: Connection, limits: StoreLimits, row: StreamInfo, owner: str, lines: Sequence[bytes], change: Change
 ) -> bool:
-    """Whether `owner` got the stream, with the lines appended."""
+    """Whether `owner` got the stream, with the lines."""
     chunk = Chunk(row.last + 1, tuple(lines))
     joined(chunk)
     taken = db.execute(
@@ -237,7 +237,7 @@ def _is_message(stream: object, kind: object, body: object) -> bool:
 
 
 def set_aside(db: Connection, numbers: Iterable[int], is_gone: Callable[[str], bool]) -> dict[str, str]:
-    """Moves damaged rows of gone owners to a table of the newest 64; reasons by id."""
+    """Moves gone owners' damaged rows to a table of the newest 64; reasons by id."""
     moved: dict[str, str] = {}
     for number in numbers:
         record = db.execute(f"{ROWS}s.number = ?", (number,)).fetchone()

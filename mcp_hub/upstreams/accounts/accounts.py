@@ -1,6 +1,6 @@
-"""All accounts of a hub by server and principal; logins that are waited for; what ends with an account.
+"""All accounts of a hub by server and principal, needed logins, and the end of an account's uses.
 
-Nothing is read before it is needed, and nothing is held in memory for an account that is not in use.
+Accounts are in memory only while in use.
 """
 
 from collections import OrderedDict
@@ -55,8 +55,8 @@ class Accounts:
     """The accounts in `rows`. All that reads or writes raises `LoginFailed`.
 
     `needed` take calls of principals without an account. `revoke` is asked for removed logins. `ended` are called,
-    without waiting, with server and principal when an account was removed or replaced, here or by another hub; `begun`,
-    when one was stored. `unfit` say why a value cannot be sent, by server and name, or "".
+    without waiting, with server and principal after a removal or replacement by any hub; `begun`, after a storing.
+    `unfit` say why a value cannot be sent, by server and name, or "".
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Accounts:
         return account if account is not None and account.is_there else None
 
     async def generation(self, server: str, principal: str) -> int:
-        """The number that a login which begins now passes to `keep`."""
+        """The number that a new login passes to `keep`."""
         account = await self._row(server, principal, is_checked=False)
         return 0 if account is None else account.generation
 
@@ -146,9 +146,7 @@ class Accounts:
         return sorted(accounts, key=lambda pair: (pair[0].server, pair[0].principal))
 
     async def sweep(self, idle: float) -> int:
-        """Removes accounts that were not used for `idle` seconds, and encrypts rows of an old key again; how many
-        were removed. Takes its time.
-        """
+        """Removes accounts unused for `idle` seconds, and encrypts old keys' rows again; the number removed. Slow."""
         removed, in_use = 0, {row_name(*key) for key, watched in self._watched.items() if watched.users}
         for name, used in (await _stored(self._rows.names())).items():
             await anyio.lowlevel.checkpoint()
@@ -192,7 +190,7 @@ class Accounts:
 
     @asynccontextmanager
     async def watched(self, server: str, principal: str) -> AsyncIterator["_Watched"]:
-        """Follows an account that is in use."""
+        """Follows an account in use."""
         watched = self._watch(server, principal)
         watched.users += 1
         try:
@@ -214,7 +212,7 @@ class Accounts:
         return watched
 
     async def follow(self, idle: float, pause: float = 3600.0) -> None:
-        """Sees what other hubs write, and removes idle accounts each `pause` seconds, until cancelled."""
+        """Sees other hubs' changes, and removes idle accounts each `pause` seconds, until cancelled."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._sweep, idle, pause)
             stamp: object = None
@@ -337,7 +335,7 @@ def _seen(account: Account | None) -> _Seen:
 
 
 class _Watched:
-    """`changed` is set once, with the account's next change. `seen` is what was last read or written."""
+    """`changed` is set once, at the account's next change. `seen`: last read or written."""
 
     def __init__(self) -> None:
         self.users = 0

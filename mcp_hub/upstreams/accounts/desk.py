@@ -1,7 +1,7 @@
 """The desk where people log in to their own accounts: links out, browsers in, codes confirmed.
 
-What is pending lies encrypted in rows, one for each principal, so that another replica, or the hub after a restart,
-continues. Requests to authorization servers are bounded in number and time; the browser shows why one failed.
+Pending logins lie encrypted in rows, one for each principal: another replica, or the hub after a restart, continues.
+Requests to authorization servers are bounded in number and time.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -44,7 +44,7 @@ _T = TypeVar("_T")
 
 
 class _Row(msgspec.Struct):
-    """A row with its name inside: one in the place of another is refused."""
+    """A row in the place of another is refused by the name inside."""
 
     name: str
     pending: Pending = ()
@@ -82,11 +82,11 @@ class LoginDesk:
 
     @property
     def news(self) -> anyio.Event:
-        """Set, once, with the next change of this process."""
+        """Set, once, with this process's next change."""
         return self._changed
 
     async def offer(self, server: str, principal: str, fields: tuple[str, ...] = ()) -> tuple[PendingLogin, str]:
-        """A link for the principal, and its pending login."""
+        """A link, and its pending login."""
         if self.base is None:
             reason = "the hub has no address that a browser could open: set hub.http.public_url"
             raise Rejected("login_unavailable", reason)
@@ -109,7 +109,7 @@ class LoginDesk:
         return tuple(entry for entry in every if entry.server == server and entry.generation == generation)
 
     async def confirm(self, server: str, principal: str, code: str) -> PendingLogin:
-        """Makes the login whose code this is the principal's account."""
+        """Makes the login with this code the principal's account."""
 
         def change(pending: Pending) -> tuple[Pending, PendingLogin | Rejected]:
             return steps.confirmed(steps.current(pending, self._clock()), server, code)
@@ -131,19 +131,19 @@ class LoginDesk:
         await self._change(self._row_of(principal), lambda pending: (steps.revoked(pending, server), None))
 
     def ended(self, server: str, principal: str) -> None:
-        """The account was removed or replaced: what waits for it looks again."""
+        """The account was removed or replaced: waiting calls look again."""
         self._wake()
 
     # -- for browsers ---------------------------------------------------------------------------------------------
 
     async def look(self, server: str, ticket: str) -> PendingLogin:
-        """The login of a link. Changes nothing."""
+        """The login of a link, unchanged."""
         entry = steps.by_ticket(await self._of(ticket), server, ticket)
         await self._check(entry)
         return entry
 
     async def click(self, server: str, ticket: str) -> tuple[PendingLogin, str, str]:
-        """Uses the link up: the login, the cookie for this browser, and the authorization server's page; "": a form."""
+        """Uses the link up: the login, this browser's cookie, and the authorization server's page; "": a form."""
 
         def take(pending: Pending) -> tuple[Pending, tuple[PendingLogin, str]]:
             entry = steps.by_ticket(steps.current(pending, self._clock()), server, ticket)
@@ -218,7 +218,6 @@ class LoginDesk:
         return login
 
     async def _check(self, entry: PendingLogin) -> None:
-        """Refuses a login that began before its account was removed."""
         if await _known(self.accounts.generation(entry.server, entry.principal)) != entry.generation:
             raise Rejected("link_expired", "The account was removed after this login began. Begin it again.")
 
@@ -246,7 +245,7 @@ class LoginDesk:
             self._asking.release()
 
     async def _prior(self, entry: PendingLogin, url: str, client: ClientRegistration) -> Grant | None:
-        """The login to replace, whose client and missing rights count; else the hub's client of other logins."""
+        """The login to replace, for its client and missing rights; else the hub's client."""
         account = await _known(self.accounts.read(entry.server, entry.principal))
         if account is not None and account.grant is not None and account.target == grant_key(url, client):
             return account.grant
@@ -287,8 +286,6 @@ class LoginDesk:
             raise Rejected("login_unknown", "This login was ended or continued by another request.")
 
     async def _drop(self, entry: PendingLogin) -> None:
-        """Removes a login, whatever became of it."""
-
         def change(pending: Pending) -> tuple[Pending, None]:
             return tuple(each for each in pending if each.state != entry.state), None
 

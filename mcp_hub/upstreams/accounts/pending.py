@@ -4,8 +4,8 @@
     begun     a browser was sent to the authorization server, or shown the form; only its cookie continues
     proven    tokens or values are there; the principal has to enter the code that this browser shows
 
-All of one principal lie in one row, so its number is bounded. A ticket, `state`, cookie or code that does not fit
-changes nothing, but a wrong code takes one of three tries.
+A principal's logins lie in one row: their number is bounded. An unfit ticket, `state`, cookie or code changes nothing,
+but a wrong code takes one of three tries.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ Pending = tuple[PendingLogin, ...]
 
 
 def row_name(principal: str, pepper: bytes) -> str:
-    """The row of a principal, which its tickets name; who sees them learns nothing of the principal."""
+    """The row's name, which tickets have; it tells nothing of the principal."""
     text = principal.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, key=pepper, digest_size=_ROW // 2, person=b"pending").hexdigest()
 
@@ -107,7 +107,7 @@ def by_ticket(pending: Iterable[PendingLogin], server: str, ticket: str) -> Pend
 
 
 def begun(entry: PendingLogin, time: float) -> tuple[PendingLogin, str]:
-    """The login after the click, and the cookie of its browser."""
+    """The login after the click, and its browser's cookie."""
     row = entry.secret.partition(".")[0]
     cookie, state = (f"{row}.{secrets.token_urlsafe(24)}" for _ in range(2))
     changed = msgspec.structs.replace(
@@ -140,7 +140,7 @@ def proven(pending: Pending, entry: PendingLogin, filled: PendingLogin, time: fl
 
 
 def awaiting(pending: Iterable[PendingLogin], server: str) -> PendingLogin | None:
-    """The login at this server that awaits its code."""
+    """The login that awaits its code."""
     return next((entry for entry in pending if entry.server == server and entry.stage == "proven"), None)
 
 
@@ -168,7 +168,7 @@ def replaced(pending: Pending, entry: PendingLogin, *by: PendingLogin) -> Pendin
 
 
 def revoked(pending: Pending, server: str | None) -> Pending:
-    """Without those of a server; None: of any."""
+    """Without those of a server; None: any."""
     return tuple(entry for entry in pending if server is not None and entry.server != server)
 
 

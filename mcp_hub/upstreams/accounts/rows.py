@@ -90,7 +90,7 @@ class Seal:
         return self._all.encrypt(msgspec.json.encode(account))
 
     def opened(self, row: bytes) -> Account:
-        """Raises `LoginFailed` for a row of another key, and for a damaged one."""
+        """Raises `LoginFailed` for a damaged row, and for another key."""
         try:
             return msgspec.json.decode(self._all.decrypt(row), type=Account)
         except InvalidToken:
@@ -100,12 +100,12 @@ class Seal:
 
     @property
     def pepper(self) -> bytes:
-        """For digests that nobody without a key can guess. That of the oldest key, which all replicas have longest."""
+        """For digests that nobody without a key can guess: of the oldest key, which all replicas have longest."""
         return hashlib.sha256(b"pepper\0" + self._oldest.encode()).digest()
 
     @property
     def cipher(self) -> MultiFernet:
-        """Encrypts other rows of the hub by the same keys."""
+        """Encrypts other rows of the hub."""
         return self._all
 
     def is_old(self, row: bytes) -> bool:
@@ -121,7 +121,7 @@ def one_grant(
     rows: Rows, seal: Seal, name: str, *, read: Callable[[], Awaitable[Account | None]],
     lock: Callable[[str], AbstractAsyncContextManager[None]],
 ) -> Grants:  # fmt: skip
-    """The login of the account in row `name`, which `read` reads."""
+    """The login in row `name`, by `read`."""
     return _OneGrant(rows, seal, name, read=read, lock=lock)
 
 
@@ -177,7 +177,7 @@ class _OneGrant:
 
 
 class RowFiles:
-    """`Rows` as files in `folder`; the time of a file is that of the row's last use."""
+    """`Rows` in `folder`; the time of a file is that of its last use."""
 
     def __init__(self, folder: Path) -> None:
         self._files = LoginFiles(folder)

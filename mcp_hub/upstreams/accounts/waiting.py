@@ -1,7 +1,7 @@
-"""A call that waits for its caller's login: a link to open, then a code to enter, both as questions to the client.
+"""A call that waits for its caller's login: a link to open, then a code to enter, as questions to the client.
 
-A client that can be asked neither gets the link, or the way to enter the code, as the text of a failed result: a person
-reads that. The wait ends with the pending login, at the latest after ten minutes without a step.
+A client that cannot be asked gets the link, or the way to enter the code, as the text of a failed result. The wait ends
+with the pending login, at the latest after ten minutes without a step.
 """
 
 import uuid
@@ -96,7 +96,7 @@ class _Links:
 
 
 def waits(desk: LoginDesk, tell: Callable[[str, bytes], None]) -> Needed:
-    """`wait_for_login` at this desk. `tell` sends sessions the news that a login of a link is complete."""
+    """`wait_for_login` at this desk. `tell` sends sessions the news of a complete login."""
     links = _Links(tell)
     desk.accounts.begun.append(links.finished)
     return partial(wait_for_login, desk, links)
@@ -135,7 +135,7 @@ class _Wait:
         self._question = _OpenQuestion(channel, self._wake)
 
     async def refusal(self) -> str | None:
-        """Waits; what to say if the account is not there."""
+        """Waits; the text if the account is not there."""
         server, principal = self._needed.server, self._needed.principal
         before = await self._accounts.read(server, principal)
         since = before.since if before is not None else None

@@ -103,7 +103,7 @@ class Access:
         return token if token != than else None
 
     async def replacement(self, refused: str | None) -> str | None:
-        """A token to use after the refused one; None if there is none."""
+        """A token after the refused one, or None."""
         if (stored := await self.newer(refused)) is not None:
             return stored
         if self._clock() >= self._not_before:
@@ -214,7 +214,7 @@ class Access:
         return not self._client.is_machine and (grant is None or grant.refresh_token is None)
 
     async def _obtain(self) -> None:
-        """Stores the next token before anybody uses it. Raises `LoginFailed`."""
+        """Stores the next token before its use. Raises `LoginFailed`."""
         old = self._grant
         async with self._store.renewing(self.key) as commit:
             try:

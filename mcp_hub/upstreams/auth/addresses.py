@@ -29,9 +29,9 @@ _NEXT: Final = 2.0
 
 
 class _Pinned(httpx2.AsyncBaseTransport):
-    """Resolves each request's host once and tries the addresses that `checked` returns.
+    """Resolves each request's host once and tries the addresses from `checked`, which may raise.
 
-    Host header and certificate check use the name. `checked` may raise.
+    Host header and certificate check use the name.
     """
 
     def __init__(self, checked: Callable[[str], Awaitable[list[str]]], verify: ssl.SSLContext | None = None) -> None:
@@ -66,8 +66,8 @@ _LARGEST: Final = 1 << 20
 class Addresses:
     """Sends requests of logins at `server`; reaches other local addresses only if that is local.
 
-    `ca` is a file with additional certificates. Checks resolved addresses; behind a proxy, names. `is_public`: only
-    public addresses are reached, no private ones either.
+    `ca`: a file with additional certificates. Checks resolved addresses; behind a proxy, names. `is_public`: only
+    public addresses.
     """
 
     def __init__(self, server: str, ca: str | None = None, *, is_public: bool = False) -> None:

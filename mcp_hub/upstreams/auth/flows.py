@@ -1,7 +1,7 @@
 """Runs a login through the OAuth client of the SDK.
 
-That is an `httpx2.Auth` flow, whose requests go through `Addresses`. The first, an MCP request, is answered with the
-server's response to a probe without credentials.
+That is an `httpx2.Auth` flow, with requests through `Addresses`. Its first, an MCP request, gets the server's response
+to a probe without credentials.
 
 Imports the SDK (0.5 s, 60 MB). Sources: specification 2026-07-28, basic/authorization; RFC 8414, 8707, 9207, 9728,
 7591, 7636.
@@ -59,7 +59,6 @@ class _Storage:
         self._prior = prior
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Keeps the scopes granted before."""
         prior = self._prior
         return OAuthToken(access_token=prior.access_token, scope=prior.scope) if prior is not None else None
 
@@ -217,16 +216,14 @@ async def login_in_browser(
 
 
 class _LeftForBrowser(Exception):
-    """The authorization URL is known; the login continues by another request, perhaps in another process."""
+    """The login continues by another request, perhaps in another process."""
 
 
 async def leave_for_browser(
     url: str, client: ClientRegistration, prior: Grant | None, redirect_uri: str
 ) -> tuple[str, bool, Grant]:
-    """Begins a login at `url` that `login` ends: the authorization URL, whose `state` and challenge are replaced,
-    whether the issuer names itself when the browser returns (RFC 9207), and the login without tokens.
-
-    Raises `LoginFailed`.
+    """Begins a login that `login` ends: the authorization URL, whose `state` and challenge are replaced, whether the
+    issuer names itself on the browser's return (RFC 9207), and the login without tokens. Raises `LoginFailed`.
     """
     addresses = Addresses(url, client.ca)
     storage = _Storage(prior, _known_client(client, prior, redirect_uri))

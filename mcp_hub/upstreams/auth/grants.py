@@ -36,9 +36,9 @@ class LoginFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """The hub as a client of an authorization server (`OAuthSettings`). `ca` is a file with additional certificates.
+    """The hub at an authorization server (`OAuthSettings`). `ca`: a file with additional certificates.
 
-    `alone` logs in a machine in a way of its own.
+    `alone` logs in a machine in its own way.
     """
 
     client_id: str | None = None
@@ -97,7 +97,7 @@ class Grant:
 
 
 def grant_key(url: str, client: ClientRegistration) -> str:
-    """A digest that identifies a client's login at a server."""
+    """A digest of a client's login at a server."""
     who = client.client_id or client.metadata_url or ""
     text = "\0".join((url, who, "machine" if client.is_machine else "person"))
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
@@ -133,7 +133,7 @@ class Grants(Protocol):
         """The login, None without one."""
 
     def locked(self, key: str, seconds: float) -> AbstractAsyncContextManager[None]:
-        """Locks a login against other processes, for which it waits `seconds` at most."""
+        """Locks out other processes; waits `seconds` at most."""
 
     def renewing(self, key: str) -> AbstractAsyncContextManager[Callable[[Grant], Awaitable[None]]]:
         """Checks that a login can be stored, and yields a function that does; hold `locked`."""
@@ -158,7 +158,7 @@ class LoginFiles:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Callable[[bytes], None]]:
-        """Reserves disk space and yields a function that stores a content; hold `locked`."""
+        """Reserves disk space and yields a function that stores; hold `locked`."""
         path = self.path(name)
         fresh = self.folder / f".{name}.{secrets.token_hex(8)}.new"
         with _writable(path):
@@ -193,7 +193,7 @@ class LoginFiles:
 
     @asynccontextmanager
     async def locked(self, name: str, seconds: float) -> AsyncIterator[None]:
-        """Locks a file against other processes. Fails after `seconds`."""
+        """Locks out other processes. Fails after `seconds`."""
         path = self.folder / f"{name}.lock"
         with _writable(path):
             make_folder(self.folder)
@@ -241,7 +241,7 @@ class GrantStore:
 
     @contextmanager
     def writing(self, key: str) -> Iterator[Callable[[Grant], None]]:
-        """Reserves disk space and yields a function that stores a login. Both raise `LoginFailed`; hold `locked`."""
+        """Reserves disk space and yields a function that stores. Both raise `LoginFailed`; hold `locked`."""
         with self._files.writing(key) as write:
 
             def commit(grant: Grant) -> None:

@@ -1,7 +1,6 @@
 """Logs in, by a person's browser, by the hub itself or in the web, and out.
 
-A login in the web has two requests. What lies between is a record, so that another process, or the hub after a restart,
-can end what this one began.
+A login in the web has two requests, with a record between: another process, or the hub after a restart, can end it.
 """
 
 import base64
@@ -106,7 +105,7 @@ class WebLogin(msgspec.Struct, frozen=True, kw_only=True):
 async def begin_in_web(
     url: str, client: ClientRegistration, prior: Grant | None, redirect_uri: str, state: str
 ) -> tuple[str, WebLogin]:
-    """The page of the authorization server with this `state`, and what `end_in_web` needs. Raises `LoginFailed`."""
+    """The authorization server's page, and what `end_in_web` needs. Raises `LoginFailed`."""
     if is_cleartext(url):
         raise LoginFailed("a token must not go over http://, where others on the network can read it; use https://")
     page, names_itself, grant = await (await sdk_flows()).leave_for_browser(url, client, prior, redirect_uri)
@@ -124,7 +123,7 @@ async def begin_in_web(
 async def end_in_web(
     login: WebLogin, url: str, client: ClientRegistration, returned: Mapping[str, str], time: float
 ) -> tuple[Grant, str | None]:
-    """The login, and the account's name if the server says it, for what the browser brought back. Raises `LoginFailed`.
+    """The login by the browser's parameters, and the account's name if known. Raises `LoginFailed`.
 
     The issuer is compared before the code is shown to anybody (RFC 9207 §2.4).
     """

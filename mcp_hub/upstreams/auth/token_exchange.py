@@ -1,7 +1,7 @@
 """Tokens for servers in exchange for the callers' own tokens of the hub (RFC 8693).
 
-A caller's token goes to the token endpoint of the configured issuer, never to a server; what comes back is for one
-server, and kept in memory until 30 s before its end.
+A caller's token goes to the configured issuer's token endpoint, never to a server; the new one is for one server, and
+in memory until 30 s before its end.
 """
 
 from collections import OrderedDict
@@ -60,7 +60,7 @@ class _Metadata(msgspec.Struct):
 
 
 async def exchanged(client: ClientRegistration, addresses: Addresses, subject: str, time: float) -> Grant:
-    """A token for the server of `client`, for the caller with the token `subject`. Raises `LoginFailed`."""
+    """A token for the caller with the token `subject`. Raises `LoginFailed`."""
     assert client.issuer is not None
     endpoint = await _token_endpoint(client.issuer, addresses)
     login = Grant(
@@ -79,7 +79,7 @@ async def exchanged(client: ClientRegistration, addresses: Addresses, subject: s
 
 
 async def _token_endpoint(issuer: str, addresses: Addresses) -> str:
-    """The token endpoint that the issuer itself names (RFC 8414 §3.3, OpenID Connect Discovery 1.0 §4.3)."""
+    """The endpoint that the issuer itself names (RFC 8414 §3.3, OpenID Connect Discovery 1.0 §4.3)."""
     parts = urlsplit(issuer)
     base, path = f"{parts.scheme}://{parts.netloc}", parts.path.rstrip("/")
     urls = (
@@ -100,7 +100,7 @@ async def _token_endpoint(issuer: str, addresses: Addresses) -> str:
 
 
 def in_memory() -> Grants:
-    """A store of one token, which is nowhere else."""
+    """A store of one token, in memory alone."""
     return _InMemory()
 
 

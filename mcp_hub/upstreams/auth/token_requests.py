@@ -1,6 +1,6 @@
 """Renews tokens, and checks requests of the SDK's client, which receives readable responses only.
 
-Responses of servers and authorization servers are read without trust; only their OAuth errors are shown.
+Responses are not trusted; only their OAuth errors are shown.
 """
 
 import base64
@@ -59,7 +59,7 @@ class _Answer(msgspec.Struct):
 
 
 class _Person(msgspec.Struct):
-    """Claims of an ID token, by which a person knows an account (OpenID Connect Core 1.0 §5.1)."""
+    """Claims of an ID token that show a person the account (OpenID Connect Core 1.0 §5.1)."""
 
     preferred_username: str | None = None
     email: str | None = None
@@ -97,7 +97,7 @@ def challenge(**parameters: str | None) -> str:
 
 
 def issued(response: httpx2.Response, action: str) -> _Issued:
-    """The tokens of a response, masked from now on. Raises `LoginFailed`."""
+    """The response's tokens, masked from now on. Raises `LoginFailed`."""
     if response.status_code not in GIVEN:
         raise refusal(response, action)
     answer = _decoded(response, _Answer)
@@ -112,8 +112,10 @@ def issued(response: httpx2.Response, action: str) -> _Issued:
 
 
 def account_name(response: httpx2.Response) -> str | None:
-    """The account's name, masked and cut, of an ID token. It only tells a person: its signature is not checked, since
-    the token endpoint itself gave it (OpenID Connect Core 1.0 §3.1.3.7).
+    """The name in an ID token, masked and cut.
+
+    It only tells a person: its signature is not checked, since the token endpoint itself gave it (OpenID Connect Core
+    1.0 §3.1.3.7).
     """
     _, _, payload = _decoded(response, _WithIdToken).id_token[:_LARGEST_ID].partition(".")
     body = payload.partition(".")[0]
@@ -209,7 +211,7 @@ _METADATA, _CLIENT, _TOKEN = "metadata", "a client", "a token"
 
 
 async def refreshed(grant: Grant, client: ClientRegistration, addresses: Addresses, now: float) -> Grant:
-    """The login with new tokens; keeps the refresh token if no other comes (RFC 6749 §6). Raises `LoginFailed`."""
+    """The renewed login; keeps the refresh token if no other comes (RFC 6749 §6). Raises `LoginFailed`."""
     assert grant.refresh_token is not None
     form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
     if grant.resource is not None:
@@ -220,7 +222,7 @@ async def refreshed(grant: Grant, client: ClientRegistration, addresses: Address
 async def granted(
     grant: Grant, client: ClientRegistration, addresses: Addresses, form: dict[str, str], action: str, time: float
 ) -> tuple[Grant, str | None]:
-    """The login with the tokens for `form`, and the account's name if the server says it. Raises `LoginFailed`."""
+    """The login with tokens for `form`, and the account's name if known. Raises `LoginFailed`."""
     headers = {"accept": "application/json"}
     _identify(grant, client, form, headers)
     request = httpx2.Request("POST", grant.token_endpoint, data=form, headers=headers)
@@ -296,8 +298,9 @@ class _Names(msgspec.Struct):
 
 
 class TokenRequests:
-    """The requests of one login to `server`. `renamed` counts authorization servers that write their issuer otherwise
-    than the server did; from then on, answers of the server have what they write.
+    """The requests of one login to `server`.
+
+    `renamed` counts authorization servers that write their issuer unlike the server; its later answers are rewritten.
     """
 
     def __init__(self, server: str, addresses: Addresses) -> None:
@@ -333,7 +336,7 @@ class TokenRequests:
         return LoginFailed(f"{self._exchange} with an invalid response", is_final=False)
 
     def _named(self, response: httpx2.Response) -> httpx2.Response:
-        """Metadata of the server with each issuer as that writes itself: others are refused (RFC 8414 §3.3)."""
+        """Metadata with each issuer as that writes itself: the SDK refuses others (RFC 8414 §3.3)."""
         names = _decoded(response, _Names)
         for server in self._servers:
             if names.issuer != server and is_same_issuer(names.issuer, server):

@@ -1,7 +1,7 @@
 """Decides about a worker's posts for one call. Sans-I/O; every refusal is a `Rejected`.
 
-A post is a batch of events, numbered 1, 2, 3… per call, and taken whole or refused without effect. A repeated post has
-no effect. Posts of an earlier epoch (registration) are refused.
+A post is a batch of events, numbered 1, 2, 3… per call, taken whole or refused without effect. A repeated post has no
+effect. Posts of an earlier epoch (registration) are refused.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -70,8 +70,6 @@ class ExecutorLimits(msgspec.Struct, frozen=True):
 
 
 class _Taken(msgspec.Struct, frozen=True):
-    """The content of a taken post."""
-
     events: tuple[Produced, ...]
     ending: Completed | Failed | None = None
 

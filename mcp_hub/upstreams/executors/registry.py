@@ -80,7 +80,7 @@ class Executor(msgspec.Struct, eq=False):
         self.ring()
 
     def release(self, work: "Work", reason: str | None) -> bool:
-        """Drops a call, with a cancellation if it has a `reason`. Whether the worker had fetched it."""
+        """Drops a call, with a cancellation if it has a `reason`. Whether it was fetched."""
         id_ = work.offer.tool_call_id
         self.waiting.pop(id_, None)
         if self.fetched.pop(id_, None) is None:

@@ -66,7 +66,7 @@ class _Workers:
         return len(self._executors)
 
     def register(self, principal: str, executor_id: str, tools: Sequence[RawJson], lease: float = 60.0) -> int:
-        """Registers a worker for 5 to 3,600 seconds and returns its epoch. Raises `Rejected`.
+        """Registers a worker for 5 to 3,600 seconds; its epoch. Raises `Rejected`.
 
         Calls that the previous epoch fetched are lost.
         """
@@ -234,7 +234,7 @@ class _Workers:
                 self._ended.popitem(last=False)
 
     def accept(self, tool: str, call: Call, channel: CallChannel) -> Work:
-        """Queues a call of this tool for its worker. Raises `UnknownEntry`, `InvalidParams` and `Busy`."""
+        """Queues a call for the tool's worker. Raises `UnknownEntry`, `InvalidParams` and `Busy`."""
         executor = next((candidate for candidate in self._executors.values() if tool in candidate.tools), None)
         if executor is None:
             raise UnknownEntry(f'server "{self._name}" does not have a tool "{tool}".')
@@ -258,7 +258,7 @@ class _Workers:
 
 
 class ExecutorUpstream(LocalSource):
-    """The tools of all executors. `workers` are theirs."""
+    """The tools of all `workers`."""
 
     def __init__(
         self, name: str, changes: Notices, clock: Clock, limits: ExecutorLimits, next_epoch: NextEpoch

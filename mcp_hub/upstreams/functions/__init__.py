@@ -1,7 +1,7 @@
 """Python functions as tools and sources of events, run in the hub's own process.
 
 * `registry`: `Registry`, `Context`, `Progress` and `Result` for authors of tools
-* `upstream`: runs the tools of one registry
+* `upstream`: runs one registry's tools
 * `events`: runs its event functions
 * `schemas`: converts between JSON and Python values
 * `source`: checks a reference without an import

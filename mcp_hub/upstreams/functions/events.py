@@ -95,7 +95,7 @@ class _Subscription:
                 self.report("heartbeat", {})
 
     async def run(self, generator: AsyncGenerator[object, None], scope: anyio.CancelScope) -> None:
-        """Reports what the function yields, and cancels `scope` at its end."""
+        """Reports what the function yields; cancels `scope` at its end."""
         try:
             async for item in generator:
                 self.activate()

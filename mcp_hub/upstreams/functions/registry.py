@@ -74,7 +74,7 @@ class Progress(msgspec.Struct, frozen=True):
 class Result(msgspec.Struct, frozen=True):
     """A result with more than a return value.
 
-    `content` is text, or a list of texts and content blocks. It and `structured` replace what is made from `value`;
+    `content`: text, or a list of texts and content blocks; it and `structured` replace what is made from `value`.
     `is_error` tells the model of a failure; `meta` becomes `_meta`.
     """
 
@@ -133,7 +133,7 @@ class Context:
         self._emit(events.Log(level, msgspec.json.encode(params)))
 
     def end(self) -> None:
-        """For the hub: later reports are dropped."""
+        """For the hub: drops later reports."""
         self._is_over = True
 
     def _emit(self, event: events.CallEvent) -> None:
@@ -190,7 +190,7 @@ class Registry:
 
     @classmethod
     def joined(cls, registries: Iterable["Registry"]) -> "Registry":
-        """A new registry with the tools of all. Raises `ValueError` for a duplicate name."""
+        """A registry with the tools of all. Raises `ValueError` for a duplicate name."""
         joined = cls()
         for registry in registries:
             for name, tool in registry.tools.items():

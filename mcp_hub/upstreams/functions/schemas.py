@@ -61,9 +61,9 @@ class _Untitled(GenerateJsonSchema):
 def derive_parameters(
     function: ToolFunction, hints: Mapping[str, object], without: str | None
 ) -> tuple[JsonObject, Bind]:
-    """The JSON Schema of the parameters except `without`, and how they are bound.
+    """The JSON Schema except `without`, and its binding.
 
-    Raises `TypeError` if named JSON values cannot fill them.
+    Raises `TypeError` if named JSON values cannot fill the parameters.
     """
     described = documented_parameters(inspect.getdoc(function) or "")
     fields: dict[str, object] = {}

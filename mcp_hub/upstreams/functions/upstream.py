@@ -47,7 +47,7 @@ class _OutputText:
         """The last block, while it is text that may still grow."""
 
     def add(self, item: object) -> events.Delta:
-        """Adds text or a block, and returns its delta."""
+        """Adds text or a block; its delta."""
         block = content_block(item)
         if not isinstance(item, str):
             self._text = None
@@ -63,7 +63,6 @@ class _OutputText:
         return [content_block(block.text()) if isinstance(block, _GrowingText) else block for block in self._blocks]
 
     def close(self) -> None:
-        """Closes temporary files. Idempotent."""
         for block in self._blocks:
             if isinstance(block, _GrowingText):
                 block.close()
@@ -242,7 +241,7 @@ def _in_thread(function: Callable[..., object], arguments: Mapping[str, object])
 
 
 def encode_result(value: object, wraps_result: bool) -> bytes:
-    """A `CallToolResult`. Raises `TypeError` or `ValueError` for a value that JSON cannot carry."""
+    """A `CallToolResult`. Raises `TypeError` or `ValueError` for what JSON cannot carry."""
     result = value if isinstance(value, Result) else Result(value)
     content, structured = _convert(result.value, wraps_result)
     if result.structured is not None:
@@ -316,7 +315,7 @@ def _imported(module_name: str, reference: str, folder: str | None, env: Mapping
 
 
 def _check_files(module_name: str, reference: str, folder: str, env: Mapping[str, str]) -> None:
-    """Raises `StartFailed` for a module's file that others may write."""
+    """Raises `StartFailed` for a file that others may write."""
     parts = module_name.split(".")
     for length in range(1, len(parts) + 1):
         name = ".".join(parts[:length])

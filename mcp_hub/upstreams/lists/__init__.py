@@ -1,6 +1,6 @@
 """The lists of a server as `Snapshot`s of raw definitions.
 
-* `list_state`: the lists of one server, read again when they change
-* `list_reader`: reads all kinds page by page, within bounds; keeps the last lists in one file per server
-* `list_union`: joins lists by name; those of principals with an account each
+* `list_state`: one server's lists, read again when they change
+* `list_reader`: reads page by page, within bounds; keeps the last lists in one file per server
+* `list_union`: joins lists by name; those of principals with accounts
 """

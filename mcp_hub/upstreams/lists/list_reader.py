@@ -1,6 +1,6 @@
 """Reads a server's lists, page after page, within bounds, and keeps the last ones on disk. Definitions stay unparsed.
 
-There is one file per server, replaced atomically, in a folder that hubs may share.
+One file per server, replaced atomically, in a folder that hubs may share.
 """
 
 import hashlib
@@ -43,7 +43,7 @@ _OURS: Final = re.compile(r"[0-9a-f]{32}\.json(\.[0-9a-f]{16})?")
 
 
 class CachedList(msgspec.Struct, frozen=True):
-    """A server's lists and identity. `at` is when they were read, in Unix seconds."""
+    """A server's lists and identity; `at` (Unix seconds) is when they were read."""
 
     snapshot: Snapshot
     version: str
@@ -211,7 +211,7 @@ async def prepared(snapshot: Snapshot, limits: ListLimits) -> None:
 
 
 async def list_kinds(peer: Peer, kinds: set[Kind], limits: ListLimits, silence: float | None) -> dict[Kind, Listed]:
-    """Reads the lists that the server announces.
+    """Reads the announced lists.
 
     Raises `StartFailed` if announced tools cannot be listed; other kinds stay empty with a warning. `silence` (seconds)
     limits each further page of tools, and all other kinds together; a list that misses it `is_late`. With `silence`,

@@ -84,13 +84,12 @@ class _ListAges:
         return [kind for kind, age in self._ages.items() if age.streak > _UNSTEADY]
 
     def taken(self, kind: Kind, now: float) -> None:
-        """Notes a reading that was taken over."""
         age = self._ages.get(kind)
         streak = 0 if age is None else age.streak
         self._ages[kind] = _Age(now, now, streak=streak)
 
     def take_due(self, kind: Kind, now: float, max_age: float, ttl: float, *, is_new: bool) -> bool:
-        """Whether to read the list when a client lists it; notes the attempt.
+        """Whether to read when a client lists; notes the attempt.
 
         `max_age` 0: never. `ttl` 0: the server gives none. `is_new`: the client's first listing.
         """
@@ -106,7 +105,6 @@ class _ListAges:
         return True
 
     def take_doubt(self, why: Doubt, now: float) -> bool:
-        """Whether to read the lists now for this reason, with growing pauses."""
         at, pause = self._doubts.get(why, (now, 0.0))
         if now - at < pause:
             return False
@@ -114,9 +112,9 @@ class _ListAges:
         return True
 
     def judge(self, kind: Kind, content: str, listed: str, now: float, *, is_urgent: bool) -> Verdict:
-        """Compares digests of a reading and of the current list.
+        """Compares digests of a reading and the current list.
 
-        A list that differs every time is "held" for an hour, unless it `is_urgent`.
+        A list that always differs is "held" for an hour, unless it `is_urgent`.
         """
         age = self._ages.setdefault(kind, _Age(now, now))
         before, age.content = age.content, content
@@ -145,8 +143,8 @@ _REFRESH: Final = 5.0
 class _Reads(msgspec.Struct):
     """When each kind was read last (seconds of the loop's clock), and locks for readers.
 
-    `is_heard`: the next reading answers another replica's change and is not announced to replicas. `aged` kinds are
-    old, or `doubtful`: the server did not know an entry.
+    `is_heard`: another replica's change, not announced to replicas. `aged` kinds are old, or `doubtful`: the server did
+    not know an entry.
     """
 
     at: dict[Kind, float] = msgspec.field(default_factory=dict)
@@ -159,9 +157,9 @@ class _Reads(msgspec.Struct):
 
 
 class ListState:
-    """The lists of one server. Those in `file` are offered until the server is read.
+    """The lists of one server; those in `file` are offered until it is read.
 
-    A definition with unchanged content keeps its bytes, in any order of its members.
+    Definitions with unchanged content keep their bytes, in any order of members.
     """
 
     def __init__(
@@ -179,12 +177,12 @@ class ListState:
         self.inherit(file.read() if file is not None else None)
 
     def inherit(self, last: CachedList | None) -> None:
-        """Takes these lists until others are read."""
+        """Takes these until others are read."""
         if last is not None:
             self.last, self.snapshot = last, last.snapshot
 
     def begin_anew(self, last: CachedList | None) -> None:
-        """Takes these lists, of a connection in another era, until others are read."""
+        """Takes these, of a connection in another era, until others are read."""
         self.is_fresh = False
         self.inherit(last)
 
@@ -242,7 +240,7 @@ class ListState:
             self._reads.ages.taken(kind, began)
 
     def refresh(self, peer: Peer, kind: Kind) -> Callable[[], Awaitable[None]] | None:
-        """A function that reads the list again; None if its TTL holds."""
+        """A function that reads again; None if the TTL holds."""
         now, hint = anyio.current_time(), self.snapshot.hints.get(kind, CacheHint()) if self.snapshot else CacheHint()
         age = now - self._reads.at.get(kind, -math.inf)
         if age < hint.ttl_ms / 1000 or not KINDS[kind].is_offered(peer.info.capabilities):
@@ -376,7 +374,6 @@ def _contents(raws: Sequence[bytes], listed: Sequence[bytes]) -> tuple[str, str]
 
 
 def _content(raws: Sequence[bytes]) -> str:
-    """A digest without `_meta` and any order."""
     digests = sorted(hashlib.blake2b(_plain(raw), digest_size=16).digest() for raw in raws)
     return hashlib.blake2b(b"".join(digests), digest_size=16).hexdigest()
 

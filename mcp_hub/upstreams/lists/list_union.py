@@ -20,7 +20,7 @@ class ListUnion:
         self._last: tuple[Snapshot, Snapshot, Snapshot | None] | None = None
 
     def of(self, listed: Snapshot | None, caller: Snapshot | None) -> Snapshot | None:
-        """The union, the same object while neither list changes; None if either list is None."""
+        """The union, one object while neither list changes; None if either list is None."""
         if listed is None or caller is None:
             return None
         if self._last is None or self._last[0] is not listed or self._last[1] is not caller:
@@ -46,7 +46,7 @@ class ListUnion:
 
 
 def with_kinds(listed: Snapshot, side: Snapshot, kinds: Collection[Kind]) -> Snapshot:
-    """The lists with those of these kinds of a side connection, and its capabilities for them."""
+    """The lists with these kinds of a side connection, and its capabilities for them."""
     named = {name for kind in kinds for name in (KINDS[kind].extension, KINDS[kind].instead)}
     features = {KINDS[kind].capability for kind in kinds}
     offered = {name: value for name, value in extensions_in(side.capabilities).items() if name in named}
@@ -76,7 +76,7 @@ def _name(kind: Kind, raw: bytes) -> bytes:
 
 
 def settled(kind: Kind, before: tuple[bytes, ...], after: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """The list `after`, with the old bytes of definitions whose content is unchanged."""
+    """The list `after`, with the old bytes of unchanged definitions."""
     if before == after or not before:
         return after
     old = by_name(kind, before)

@@ -1,8 +1,8 @@
 """The calls in flight at one server, and the attribution of messages that name no call.
 
-Such a message belongs to the only call in flight, or to the only session. An abandoned call counts until its response,
-or until the server has logged nothing for a while. With `logs: shared`, log messages go to all sessions that asked for
-the level, if one principal has all calls. Over HTTP, one within a second after the last call belongs to its session.
+Such a message belongs to the only call in flight, or the only session. An abandoned call counts until its response, or
+until the server has logged nothing for a while. With `logs: shared`, log messages go to all sessions that asked for the
+level, if one principal has all calls. Over HTTP, one within a second after the last call belongs to its session.
 """
 
 from collections import OrderedDict, deque
@@ -52,7 +52,7 @@ _ECHO: Final = 5.0
 class _StrayMessages:
     """The last unreadable `lines`, their `count`, and log messages without a call.
 
-    `framing` is their form if not one message per line. Logs 20 grave and 200 other messages a minute.
+    `framing`: their form if not one message per line. Logs 20 grave and 200 other messages a minute.
     """
 
     def __init__(self, server: str) -> None:
@@ -64,7 +64,6 @@ class _StrayMessages:
         self._until = 0.0
 
     def unreadable(self, bad: BadMessage, line: bytes) -> bool:
-        """Whether the stored line may be a response."""
         head = line[:_HEAD]
         self.framing = self.framing or foreign(line)
         is_message = b'"jsonrpc"' in head or b'"result"' in head  # its content is for one caller, stray text is for all
@@ -75,7 +74,7 @@ class _StrayMessages:
         self.framing = self.framing or form
 
     def nameless(self, method: str) -> RpcError | None:
-        """The error response for an unusable id (JSON-RPC 2.0 §5); None for a notification with one."""
+        """The error for an unusable id (JSON-RPC 2.0 §5); None for a notification."""
         refusal = RpcError("The id of a request is neither a string nor an integer.", code=INVALID_REQUEST)
         self._keep(f"a message ({refusal.message})")
         return None if method.startswith("notifications/") else refusal
@@ -139,7 +138,6 @@ class _AbandonedCalls:
         self._calls.pop(id_, None)
 
     def read(self, id_: int) -> None:
-        """The server has read the cancellation."""
         if id_ in self._calls:
             self._calls[id_].is_read = True
 
@@ -163,7 +161,6 @@ class _AbandonedCalls:
         ]
 
     def any_after(self, moment: float) -> bool:
-        """Whether a call was given up after that."""
         return any(entry.since > moment for entry in self._calls.values())
 
     def _drop_old(self, now: float) -> None:
@@ -229,7 +226,7 @@ class Callers:
         self.abandoned.add(id_, call, anyio.current_time())
 
     def has_new_roots(self, call: Call) -> bool:
-        """Whether the roots changed since the session's last call here."""
+        """Whether they changed since the session's last call here."""
         is_new = self._roots.pop(call.session, 0) != call.roots_changes
         self._roots[call.session] = call.roots_changes
         if len(self._roots) > _MOST_ROOTS:
@@ -297,7 +294,7 @@ class Callers:
         return bool(listeners)
 
     def passed(self, message: Envelope, source: Pending | None) -> None:
-        """Sends a notification that `passthrough` lets through to the call that it belongs to, if that is known."""
+        """Sends a notification that `passthrough` allows to its call, if known."""
         if (asker := self.asker(message, source)) is not None:
             params = message.params if isinstance(message.params, msgspec.Raw) else msgspec.Raw(b"{}")
             asker[1].send(Log("info", params, message.method))
@@ -340,7 +337,6 @@ class Callers:
         return by_session.values()
 
     def _in_flight(self, *, with_tasks: bool) -> Iterable[Asker]:
-        """Oldest first."""
         if with_tasks:
             yield from self.tasks.askers()
         for pending in self._requests():
@@ -349,14 +345,14 @@ class Callers:
 
 
 def context(pending: Pending) -> Asker:
-    """The call of a request, and its channel."""
+    """The request's call and channel."""
     asker = pending.context
     assert isinstance(asker, tuple)
     return asker
 
 
 def completed(call: Call, result: RawJson, era: Era) -> Completed:
-    """A result that clients can read, without the server's mark."""
+    """A result for clients, without the server's mark."""
     if call.method == "tools/call" and len(result) < SHORT:  # most are texts without `_meta`, which every client reads
         try:
             texts = short_texts(result)

@@ -1,4 +1,4 @@
-"""Facts about servers on disk: their eras, in which they have events, and whether they ask callers."""
+"""Facts about servers on disk: eras, those with events, and whether they ask callers."""
 
 import hashlib
 import json
@@ -125,7 +125,7 @@ class EraCache:
         self._put(key + _ASKS, "true")
 
     def events_in(self, key: str) -> frozenset[Era]:
-        """The eras in which the server was seen to have events."""
+        """The eras in which events were seen."""
         words = self._load().get(key + _EVENTS, "").split()
         return frozenset(era for era in Era if era.value in words)
 

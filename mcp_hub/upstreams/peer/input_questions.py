@@ -30,7 +30,7 @@ Wanted = Mapping[str, tuple[str, RawJson]]
 
 
 async def follow_up(call: Call, channel: CallChannel, handler: CallHandler, result: Completed) -> Completed:
-    """Asks a handshake client the questions of `result` and retries the call until it is complete.
+    """Asks a handshake client `result`'s questions and retries the call until it is complete.
 
     Raises `RpcError` if the client refuses, cannot answer, or is asked too often.
     """

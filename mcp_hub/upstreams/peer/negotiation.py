@@ -75,10 +75,10 @@ async def _at_once() -> None:
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """The way to settle the era: `only` this one, else what `eras` say, else by probing.
+    """The way to settle the era: `only` this one, else by `eras`, else by probing.
 
-    `prefer` decides between two; `learn` receives findings, `probed` what a probe says. `probe`: seconds for it from
-    when `alive` returns.
+    `prefer` decides between two; `learn` receives findings, `probed` the probe's. `probe`: its seconds from when
+    `alive` returns.
     """
 
     only: Era | None = None
@@ -299,7 +299,7 @@ async def _discover(peer: Peer, sent: Callable[[Pending], object] = _ignored) ->
 
 
 async def _asked_twice(peer: Peer, sent: Callable[[Pending], object]) -> RawJson:
-    """Repeats a version that was refused and yet offered."""
+    """Repeats a refused version that was offered."""
 
     async def ask() -> RawJson:
         pending = peer.send("server/discover")
@@ -315,7 +315,7 @@ async def _asked_twice(peer: Peer, sent: Callable[[Pending], object]) -> RawJson
 
 
 def _offered(exc: RpcError) -> set[str]:
-    """Versions named by a refusal (2026-07-28, basic/versioning "Protocol Version Negotiation")."""
+    """Versions in a refusal (2026-07-28, basic/versioning "Protocol Version Negotiation")."""
     error = read_as(exc.encoded(), _Refusal)
     return set(error.data.supported) if error is not None else set()
 

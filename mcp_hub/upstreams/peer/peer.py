@@ -88,7 +88,6 @@ class PeerMessages(WireHandler):
         self._open_requests.take(message, self._callers.asker(message, source), may_wait=source is None)
 
     def _take_nameless(self, message: Envelope, source: Pending | None) -> None:
-        """Its call may wait forever."""
         if (refusal := self._callers.strays.nameless(message.method)) is not None and not self.wire.is_congested:
             self.wire.send(envelope.error_frame(None, refusal.encoded()))
         if message.method in QUESTIONS:
@@ -163,7 +162,7 @@ class PeerMessages(WireHandler):
 
 
 class Peer:
-    """The client side of one connection over the wire from `connect`. `info` is the negotiated protocol.
+    """The client side of one connection over the wire from `connect`. `info`: the negotiated protocol.
 
     `is_remote`: tasks outlive the connection, and modern arguments also travel in headers.
     """
@@ -279,7 +278,7 @@ class Peer:
         return await self.finish(call, channel, self._send_call(call, channel))
 
     async def follow(self, task: TaskPoll) -> Completed:
-        """Continues a task of any hub. Raises `RpcError`."""
+        """Continues any hub's task. Raises `RpcError`."""
         if task.handle.era is not self.info.era:
             raise task.unknown("it speaks another version of the protocol now")
         return completed(task.call, await self.tasks.follow(task, self._line(task.call)), self.info.era)
@@ -295,7 +294,7 @@ class Peer:
         return is_open and not (self.tasks.required and self.tasks.needs_task(call))
 
     def begin(self, call: Call, channel: CallChannel, headers: Mapping[str, str] | None = None) -> Pending:
-        """Sends a call's request, after changed roots. Raises `WireClosed`."""
+        """Sends changed roots, then the request. Raises `WireClosed`."""
         if call.roots_changes and self.info.era is HANDSHAKE and self.callers.has_new_roots(call):
             self.wire.send(envelope.notification_frame(ROOTS_CHANGED))
         return self.wire.request(call.method, partial(self._params, call), (call, channel), headers)

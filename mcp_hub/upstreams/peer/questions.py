@@ -61,8 +61,8 @@ class _Unclear(msgspec.Struct):
 class _UnclearQuestions:
     """Questions that came while several sessions of one principal had calls in flight.
 
-    The call that asked waits, and other sessions do not enter. So the other calls end, and the last one has asked,
-    unless a call was given up. `calls` returns those that may have asked at a time, `find` the call of a question.
+    The call that asked waits, and other sessions do not enter: the last one has asked, unless a call was given up.
+    `calls` returns those that may have asked at a time, `find` a question's call.
     """
 
     def __init__(self, calls: Callable[[float], list[Call]], find: Callable[[Envelope], Asker | None]) -> None:
@@ -118,9 +118,9 @@ class _UnclearQuestions:
 class OpenRequests:
     """The open requests of one handshake server.
 
-    `send` writes a frame, `noted` observes questions, `calls` returns those that may have asked at a time, `find` the
-    call of a question, `other_call` another call of the session. `passes`: methods that the hub does not know and lets
-    through, to clients of handshake sessions.
+    `send` writes a frame, `noted` observes questions, `calls` returns those that may have asked at a time, `find` a
+    question's call, `other_call` another of the session. `passes`: methods unknown to the hub for clients of handshake
+    sessions.
     """
 
     def __init__(
@@ -140,10 +140,9 @@ class OpenRequests:
         self._open: dict[int | str, tuple[CallChannel, str]] = {}
 
     def take(self, message: Envelope, asker: Asker | None, *, may_wait: bool = False) -> None:
-        """Passes a request to the caller of its call, or declines it.
+        """Passes a request to its call's caller, or declines it.
 
-        A question without a call `may_wait`. If the call that was asked ends first, another call of its session is
-        asked.
+        A question without a call `may_wait`. If its call ends first, another one of the session is asked.
         """
         if asker is not None and isinstance(message.params, msgspec.Raw):
             self._noted(asker[0], message.params)

@@ -17,7 +17,7 @@ _FIRST_WORD: Final = 1.0
 
 
 class ClientEra:
-    """The era of a hub's first client. `waits`: one is about to speak."""
+    """The first client's era. `waits`: one is about to speak."""
 
     def __init__(self, era: Era | None = None, *, waits: bool = False) -> None:
         self._era = era
@@ -66,7 +66,7 @@ class ServerEras(msgspec.Struct, frozen=True):
         self.cache.see(self.key, " ".join(str(info.server_info.get(key, "")) for key in ("name", "version")))
 
     def note_events(self, info: PeerInfo) -> None:
-        """Notes whether the server has events in the era of a connection or a probe."""
+        """Notes whether the era of a connection or probe has events."""
         self.cache.note_events(self.key, info.era, has_some=KINDS[Kind.EVENT].is_offered(info.capabilities))
 
     def need(self, era: Era) -> None:
@@ -100,7 +100,7 @@ class ServerEras(msgspec.Struct, frozen=True):
         return Terms(only, eras, wish.era, self.learn, probed=self.note_events)
 
     async def first(self) -> Era:
-        """The era of the last caller, the hub's first client, or an earlier hub's last caller; else modern."""
+        """The last caller's, the first client's, or an earlier hub's; else modern."""
         return self.called or await self.client.current() or self.cache.needed(self.key) or MODERN
 
 

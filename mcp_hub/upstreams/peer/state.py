@@ -94,7 +94,7 @@ class SignsOfLife:
             self.last, self.last_at = call, self._time()
 
     def take(self, message: Envelope, call: Call | None = None) -> None:
-        """Notes a response, or what came in its place."""
+        """Notes a response, or its replacement."""
         if type(message) is Placeholder or (message.kind == "error" and message.id in _NAMELESS):
             self.last = None  # whose it was is not certain
             self.failed(Cause("unreadable_answer", "it sent an answer that is not one to the request"))
@@ -141,7 +141,7 @@ class Observer(Protocol):
     def logs(self) -> ServerLogs: ...
 
     def passes(self, method: str) -> bool:
-        """Whether the server may send messages of a method that the hub does not know."""
+        """Whether the server may send messages of a method unknown to the hub."""
 
     def on_notice(self, method: str, params: RawObject) -> None:
         """Receives a resource update, or a subscription's acknowledgement or end."""
@@ -176,7 +176,7 @@ class PeerEnding:
 
 
 class ListChanges:
-    """Kinds of lists announced as changed and not read since."""
+    """Kinds announced as changed and not read since."""
 
     def __init__(self) -> None:
         self._kinds: set[Kind] = set()

@@ -1,7 +1,7 @@
 """Events of calls at a server that streams, in the order of their numbers (docs/specification/streams.md 3.7).
 
-An event that comes again is dropped. Missing ones are read while later ones wait, within bounds. A log event names
-those that cannot be read; then nothing more is read for the request.
+Repeated events are dropped. Missing ones are read while later ones wait, within bounds. A log event names unreadable
+ones; then nothing more is read for the request.
 """
 
 from collections import OrderedDict, deque
@@ -50,7 +50,7 @@ _TOO_LONG: Final = "reading took too long"
 
 
 class _Losses:
-    """Names events that cannot be read: the first ones where they are missing, others together."""
+    """Names unreadable events: the first ones where they are missing, others together."""
 
     def __init__(self, call: Call, channel: CallChannel) -> None:
         self.count = 0
@@ -130,7 +130,6 @@ class _ServerStream:
         self._losses.name_others()
 
     def give_up(self, why: str) -> None:
-        """Sends what waits; nothing more is read."""
         self._refusal = self._refusal or why
         if self._reading is not None:
             self._reading.cancel()
@@ -143,7 +142,7 @@ class _ServerStream:
         return self._waiting.events[0][0] - 1 if self._waiting.events else self._until
 
     def _go_on(self) -> None:
-        """Sends what is in order. What is missing then is read, or passed over."""
+        """Sends what is in order, then reads or passes over what is missing."""
         waiting = self._waiting.events
         while self.broken is None:
             while waiting and waiting[0][0] <= self.last + 1:
@@ -286,7 +285,7 @@ class ServerStreams:
         return following
 
     def is_whole(self, pending: Pending, result: RawJson) -> bool:
-        """Whether the result can be passed on at once; then the request is over."""
+        """Whether the result can be passed on at once, which ends the request."""
         following, (stream, until) = self.followed.get(pending.id), last_before(result)
         if following is None:
             return until <= 1 or not self._may_read(context(pending)[0])
@@ -296,7 +295,7 @@ class ServerStreams:
         return True
 
     async def finish(self, pending: Pending, answer: Envelope) -> str | None:
-        """Waits a moment for what is missing. What was wrong with the stream, or None."""
+        """Waits a moment for what is missing. The stream's fault, or None."""
         following = self.followed.get(pending.id)
         if following is None and not self._may_read(context(pending)[0]):
             return None

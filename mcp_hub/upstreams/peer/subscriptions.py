@@ -234,7 +234,7 @@ class ServerSubscriptions:
             self._heard.pop(pending.id, None)
 
     async def follow(self, peer: Peer, patience: float, *, task_status: anyio.abc.TaskStatus[None]) -> None:
-        """Works on a connection until cancelled; each response may take `patience` seconds.
+        """Works until cancelled; each response may take `patience` seconds.
 
         Counts as started when lists may be read.
         """
@@ -262,7 +262,6 @@ class ServerSubscriptions:
             self._listen.on_notice(method, params)
 
     def _take_event(self, method: str, params: RawObject) -> None:
-        """A message that names no open subscription is dropped."""
         meta = raw_object(params.get("_meta", msgspec.UNSET)) or {}
         raw = meta.get(SUBSCRIPTION_ID)
         heard = None if raw is None else self._heard.get(id_key(bytes(raw)))

@@ -33,7 +33,7 @@ _TO_THE_SECOND: Final = len("2026-07-28T10:00:00")
 
 
 class ServerTask(msgspec.Struct):
-    """A task in the form of either era; absent members are empty."""
+    """A task in either era's form; absent members are empty."""
 
     taskId: str
     status: str = "working"
@@ -97,9 +97,9 @@ class TaskPoll(ABC):
         return {"upstream": {"server": self.call.upstream, "task": self.handle.task}, **more}
 
     async def follow(self, line: TaskConnection) -> RawJson:
-        """The result of the call. Cancellation cancels the task.
+        """The call's result. Cancellation cancels the task.
 
-        Raises `RpcError`, also `TaskLeft`; `HubRestarted` if a task of an earlier hub is unknown to its server.
+        Raises `RpcError`, also `TaskLeft`; `HubRestarted` if the server does not know an earlier hub's task.
         """
         try:
             return await self._follow(line)
@@ -169,7 +169,7 @@ class TaskPoll(ABC):
         return self.not_continued(reason) if self._is_earlier else UpstreamLost(reason, data=self._unknown_outcome)
 
     def not_continued(self, reason: str) -> HubRestarted:
-        """The error of a task of an earlier hub."""
+        """The error of an earlier hub's task."""
         message = f"The hub was restarted and cannot continue the call: {reason}"
         return HubRestarted(message, data=self._unknown_outcome)
 

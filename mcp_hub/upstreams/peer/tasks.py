@@ -1,7 +1,7 @@
 """Calls that run as tasks at their server.
 
 Sources: 2025-11-25, basic/utilities/tasks, for tools of handshake servers that run only as tasks; SEP-2663
-(`io.modelcontextprotocol/tasks`) for tasks that a modern server makes of calls.
+(`io.modelcontextprotocol/tasks`) for modern servers.
 """
 
 import re
@@ -30,7 +30,7 @@ _CAN_BE_TASKS: Final = frozenset({"tools/call"})
 
 
 def made_task(call: Call, channel: CallChannel, result: RawJson) -> "_ModernTask | None":
-    """The task in a result, if it is one. Raises `RpcError` for a bad task."""
+    """The task in a result, or None. Raises `RpcError` for a bad task."""
     if _TASK.search(result) is None or bytes((raw_object(result) or {}).get("resultType", b"")) != b'"task"':
         return None
     who, data = f'server "{call.upstream}"', {"upstream": {"server": call.upstream}, "outcome": "unknown"}
@@ -230,7 +230,7 @@ class ServerTasks:
         return self._by_token.get(token)
 
     async def run(self, call: Call, channel: CallChannel, answer: RawJson, token: int, line: TaskConnection) -> RawJson:
-        """Follows the task in the `answer`. Raises `RpcError`."""
+        """Follows the task in `answer`. Raises `RpcError`."""
         created = read_as(answer, _Created)
         if created is None:
             return answer  # it was answered without a task after all

@@ -72,7 +72,7 @@ class WantedResources:
         return True
 
     def attempt(self, uri: str) -> _SubscribeAttempt:
-        """Starts or joins an attempt."""
+        """Starts or joins one."""
         if uri not in self._attempts:
             self._attempts[uri] = _SubscribeAttempt()
             self._touch(uri)

@@ -2,7 +2,7 @@
 
 * `stdio`: a process and its session
 * `commands`: programs and environments
-* `child`: process groups, room for open files
+* `child`: process groups, open files
 * `lookups`: programs that print secret values
 * `watchdog`, `watchdog_program`: end leftover processes
 * `reaper`: adopts and reaps orphans

@@ -38,7 +38,7 @@ LEADERS: Final[set[int]] = set()
 
 
 class Child:
-    """A running child process. A task of its owner stays in `wait()`; `close()` ends the process.
+    """A task of its owner stays in `wait()`; `close()` ends the process.
 
     `stdin`, `stdout` and `stderr` are blocking, unbuffered pipes, closed by `close()`.
     """
@@ -77,7 +77,7 @@ class Child:
     async def close(self, grace_eof: float, grace_term: float) -> None:
         """Ends the group: end of file, SIGTERM after `grace_eof` seconds, SIGKILL after `grace_term` more.
 
-        Shielded from cancellation; takes at most `KILL_GRACE` and `end_others` longer. Idempotent.
+        Shielded; takes at most `KILL_GRACE` and `end_others` longer. Idempotent.
         """
         with anyio.CancelScope(shield=True):
             if self._owns_pipes:
@@ -183,7 +183,7 @@ def _start_problem(error: OSError | ValueError, program: str, cwd: str | None) -
 
 
 def open_pidfd(pid: int) -> int | None:
-    """A descriptor that becomes readable at the exit; None where unavailable."""
+    """A descriptor, readable at the exit; None where unavailable."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):
             return os.pidfd_open(pid)
@@ -254,7 +254,7 @@ _STARTS: Final = _Starts()
 
 
 def provide(needed: int) -> None:
-    """Raises the process's limit to `needed` if possible."""
+    """Raises the process's limit if possible."""
     if sys.platform != "win32":
         _raise_limit(needed)
 
@@ -279,7 +279,7 @@ def _raise_limit(needed: int) -> None:
 
 @contextmanager
 def room_for_server() -> Iterator[None]:
-    """Reserves the descriptors of one process. Raises `StartFailed` if too few are left."""
+    """Reserves one process's descriptors. Raises `StartFailed` if too few are left."""
     limit, count = _limit(), _open_files()
     if limit is not None and count is not None:
         needed = count + PER_SERVER + _STARTS.count * _COPIES + _SPARE

@@ -1,6 +1,6 @@
 """Finds the program of a server's `command` and composes its environment.
 
-Usual places follow PATH: desktop applications start the hub with a short one. Children inherit only allowed variables.
+Usual places follow PATH: desktop applications give a short one. Children inherit only allowed variables.
 """
 
 import difflib
@@ -71,7 +71,7 @@ def wanted_variables(command: str, args: Iterable[str]) -> list[str]:
 def proposed_variables(
     command: str, args: Iterable[str], passed: Iterable[str], env: Mapping[str, str], output: str = ""
 ) -> list[str]:
-    """Variables to propose for `pass_env`: set, not yet passed, and needed by the command or named in its `output`."""
+    """Variables for `pass_env`: set, not yet passed, and needed by the command or named in its `output`."""
     names = {*wanted_variables(command, args), *re.findall(r"\b[A-Z][A-Z0-9_]{3,63}\b", output)}
     return [name for name in withheld(env) if name in names and name not in passed]
 

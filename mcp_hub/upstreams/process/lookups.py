@@ -49,7 +49,7 @@ _ADVICE: Final = "Install it, or write its whole path; the hub searches the fold
 
 
 class _Command(msgspec.Struct):
-    """A program, its last outcome, and the servers that have it."""
+    """A program's last outcome, and the servers that have it."""
 
     turn: anyio.Lock = msgspec.field(default_factory=anyio.Lock)
     outcome: str | StartFailed | None = None
@@ -84,8 +84,8 @@ class CommandOutputs:
     async def read(self, argv: Argv, server: str, since: float = math.inf) -> str:
         """The output for a start of the server, masked from then on. Raises `StartFailed`.
 
-        Shares a run in progress, or a recent one not before `since` that this server has not used. Without `since` the
-        server refused its value: at most ten runs a minute.
+        Shares a run in progress, or one not before `since` that this server has not used. Without `since` the server
+        refused its value: at most ten runs a minute.
         """
         arrived = self._clock.now()
         command = self._commands.setdefault(argv, _Command())
@@ -160,7 +160,7 @@ class CommandOutputs:
 
 
 class _Output:
-    """The first `limit` bytes of a pipe, with `is_tail` the last."""
+    """The first `limit` bytes, with `is_tail` the last."""
 
     def __init__(self, pipe: IO[bytes], limit: int, *, is_tail: bool = False) -> None:
         self.data = bytearray()
@@ -208,7 +208,6 @@ async def _ended(child: Child, outputs: Sequence[_Output], seconds: float) -> in
 
 
 def _last_words(errors: bytes, output: bytes) -> str:
-    """The end of stderr, without what is also on stdout."""
     text, value = errors.decode("utf-8", "replace").strip(), output.decode("utf-8", "replace")
     lines = {value.strip(), *(line.strip() for line in value.splitlines()[:_MOST])}
     tail = hide_tail(Mask({line for line in lines if line})(text), _SHOWN, "…") if text else ""

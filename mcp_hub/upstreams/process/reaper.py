@@ -60,7 +60,7 @@ def stamp(pid: int, value: int) -> None:
 
 
 def stamp_adopted(value: int, mark: bytes) -> None:
-    """Stamps adopted children that have `mark` in their environment."""
+    """Stamps adopted children with `mark` in their environment."""
     inherited = _limit(0)
     for pid in _children(os.getpid()):
         if pid not in LEADERS and not _has_stamp(pid, inherited) and has_mark(pid, frozenset([mark])):

@@ -62,7 +62,7 @@ TakeLines = Callable[[Sequence[bytes]], None]
 
 
 class StdioSpec(msgspec.Struct, frozen=True):
-    """The command and options of its session. `argv[0]` is absolute.
+    """The command and its session's options. `argv[0]` is absolute.
 
     `output` receives all lines of stderr. `apps`: announce that clients show apps. `is_spare`: the hub made the folder.
     """

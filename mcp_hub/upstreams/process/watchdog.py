@@ -1,8 +1,8 @@
 """Ends processes that outlive their server, and servers that outlive the hub.
 
-Descendants inherit `MCP_HUB_INSTANCE`, which names the hub, and `MCP_HUB_CHILD`, which names the start of a server.
-After a server's exit, processes with its mark or in its session are killed; after a kill of the hub, the watchdog
-process does it. A process that cleared its environment and left its session is not found.
+Descendants inherit `MCP_HUB_INSTANCE`, the hub's mark, and `MCP_HUB_CHILD`, that of a server's start. After a server's
+exit, processes with its mark or in its session are killed; after a kill of the hub, the watchdog process does it. A
+process that cleared its environment and left its session is not found.
 """
 
 import os
@@ -46,7 +46,7 @@ def _path() -> list[str]:
 
 
 class _WatchdogProcess:
-    """A watchdog process in its own session, without marks or secrets in its environment."""
+    """A process in its own session, without marks or secrets in its environment."""
 
     def __init__(self, instance: str, lines: str = "") -> None:
         """Raises `OSError`."""
@@ -79,11 +79,9 @@ class _WatchdogProcess:
 
     @property
     def is_running(self) -> bool:
-        """Reaps an ended process."""
         return self._popen.poll() is None
 
     def send(self, lines: str) -> bool:
-        """False if the process has ended or does not read."""
         data = lines.encode()
         try:
             return self._pipe.write(data) == len(data)
@@ -165,7 +163,6 @@ class _WatchdogHandle:
             self.ensure()
 
     async def wait(self) -> None:
-        """Waits for the process's end; forever without one."""
         await (anyio.sleep_forever() if self.process is None else self.process.wait())
 
     async def stop(self) -> None:
@@ -185,8 +182,8 @@ _ROUNDS: Final = 20
 class Watchdog:
     """Starts a hub's servers and ends what they leave behind. A context manager.
 
-    `instance` defaults to 128 random bits. Without `may_adopt` this process does not adopt orphans. Close all children
-    and end `run` before the exit.
+    `instance`: by default 128 random bits. `may_adopt`: adopts orphans. Close all children and end `run` before the
+    exit.
     """
 
     def __init__(self, clock: Clock, instance: str | None = None, *, may_adopt: bool = True) -> None:
@@ -244,7 +241,7 @@ class Watchdog:
         return child
 
     def release(self, child: Child) -> None:
-        """Forgets an ended child and does not search for its processes."""
+        """Forgets an ended child, without searching for its processes."""
         for mark in [mark for mark, pid in self._living.items() if pid == child.pid]:
             del self._living[mark]
         self._process.send(f"-{child.pid}\n")

@@ -1,8 +1,7 @@
 """The program of the watchdog process: waits until its hub is gone, and kills the remaining processes.
 
-It runs without `site`: only the standard library, and psutil where `/proc` is missing. Lines on standard input: the
-hub's instance; then `?` before a start, `+pid` for a started session, `!` for a failed start, `-pid` for an ended
-session.
+Runs without `site`: only the standard library, and psutil where `/proc` is missing. Lines on standard input: the hub's
+instance; then `?` before a start, `+pid` for a started session, `!` for a failed start, `-pid` for an ended session.
 """
 
 import os
@@ -37,7 +36,6 @@ class _ProcTable:
     """The machine's processes by `/proc` (Linux)."""
 
     def pids(self) -> "Iterable[int]":
-        """All process ids."""
         with suppress(OSError):
             return [int(name) for name in os.listdir("/proc") if name.isdigit()]
         return []

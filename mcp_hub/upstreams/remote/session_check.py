@@ -1,6 +1,6 @@
 """Checks whether a remote server has lost a session; few answer with the specified 404.
 
-If a ping in the session is refused, a second session begins. The first is lost unless the second refuses alike. Source:
+If a ping in it is refused, a second session begins. The first is lost unless the second refuses alike. Source:
 specification 2025-11-25, basic/transports "Session Management" and basic/utilities/ping.
 """
 

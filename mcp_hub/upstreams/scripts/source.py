@@ -48,7 +48,7 @@ _KNOWN: Final = "str, int, float, bool, list, dict, Literal, Optional or None"
 
 
 class Script(msgspec.Struct, frozen=True):
-    """The tool of a file with `stamp`, or the `fault` in a line that keeps it from being one.
+    """The tool of a file with `stamp`, or the `fault` in a line.
 
     `names`: line of each name that neither the script nor Python has, such as those of tools.
     """
@@ -62,8 +62,9 @@ class Script(msgspec.Struct, frozen=True):
     line: int = 1
 
     def call(self, arguments: Mapping[str, object]) -> str:
-        """The text that calls it; lines keep their numbers. Raises `InvalidParams` for an unknown or missing argument,
-        and for a number that Python has no text for.
+        """The text of a call; lines keep their numbers.
+
+        Raises `InvalidParams` for an unknown or missing argument, and for a number without a Python text.
         """
         schema = self.definition["inputSchema"]
         parameters, needed = schema["properties"], schema.get("required", ())
@@ -260,7 +261,7 @@ def _union(members: Sequence[JsonObject]) -> JsonObject:
 
 
 def _free_names(tree: ast.Module) -> dict[str, int]:
-    """The first line of each name that is read and neither bound anywhere in the script nor one of Python."""
+    """The first line of each name that is read but bound neither in the script nor by Python."""
     bound: set[str] = set()
     read: dict[str, int] = {}
     for node in ast.walk(tree):

@@ -37,7 +37,7 @@ class _Runs(Protocol):
         """Runs `code` for the caller of `call`."""
 
     async def resume(self, call: Call, channel: CallChannel, state: RawJson) -> Completed:
-        """Continues a run of another hub."""
+        """Continues another hub's run."""
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class _Look(msgspec.Struct, frozen=True):
 
 
 class _Listed(msgspec.Struct, frozen=True):
-    """The list of the scripts, with these hints of other tools."""
+    """The listed scripts, with these hints of other tools."""
 
     read_only: Mapping[str, bool] | None = None
     snapshot: Snapshot | None = None
@@ -119,7 +119,7 @@ class _ScriptUpstream(LocalSource):
         return partial(self._look, anyio.current_time())
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Runs a script as it is in the folder now. Raises `InvalidParams` for a call of another script."""
+        """Runs a script's present text. Raises `InvalidParams` for another script's call."""
         before = self._listed.snapshot
         await self._look(anyio.current_time() - _TTL)
         if self._looked.problem is not None:
@@ -142,7 +142,7 @@ class _ScriptUpstream(LocalSource):
         return await self._runs().resume(listed, channel, state)
 
     def _as_listed(self, call: Call) -> Call:
-        """The call, which may only read if its script is listed so: names can be of other tools in its profile."""
+        """The call may only read if its script is listed so: in its profile names can be of other tools."""
         script, read_only = self._looked.scripts.get(self.tool_of(call)), self._listed.read_only
         if script is None or read_only is None or not _only_reads(script, read_only):
             return call

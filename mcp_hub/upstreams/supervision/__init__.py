@@ -3,7 +3,7 @@
 * `managed_upstream`: an `Upstream` over one connection after another
 * `supervisor`: the owner task of connections
 * `lifecycle`: the table of transitions
-* `server`: state that outlives a connection, its changes in the log, and the check of a doubtful server
+* `server`: state that outlives a connection, and the check of a doubtful server
 * `both_eras`, `scoped`, `principals`: servers with several connections
 * `side_connections`: their callers
 * `turns`: sessions take turns

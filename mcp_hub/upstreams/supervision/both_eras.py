@@ -165,7 +165,7 @@ class BothEras:
         return not state.turns.is_empty or state.turns.ended_calls > 0 or state.is_wanted
 
     def _turn_to(self, era: Era) -> None:
-        """Reconnects in this era if the connection is unused."""
+        """Reconnects in this era if unused."""
         may_turn = (
             self._first.supervisor.connected is not None and era is not self._home and self._eras.known_eras.may(era)
         )

@@ -67,7 +67,7 @@ def ready(life: Life, now: float = 0.0) -> Life:
 
 
 def spent(life: Life) -> Life:
-    """After a process that only served to find the era."""
+    """After a process that only found the era."""
     return replace(life, spent=life.spent + 1)
 
 

@@ -61,7 +61,7 @@ class _Sessions(dict[str, None]):
 class ManagedUpstream:
     """An `Upstream` behind a supervised connection; `state` is its server's.
 
-    `gate` checks each call when it is sent. `lists`, `takes_turns` and `logs` are those of `ServerState`.
+    `gate` checks each call when it is sent. For `lists`, `takes_turns` and `logs` see `ServerState`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """`account: own`: one connection or process per principal, with that principal's account and lists.
 
-It is made when the principal lists or calls, and ends after `part_idle` seconds without a call. The common lists are
-empty. A principal without an account is listed one tool, which asks for it.
+It begins with the first list or call, and ends after `part_idle` seconds without a call. The common lists are empty. A
+principal without an account is listed one tool, which asks for it.
 """
 
 import math
@@ -65,8 +65,8 @@ MakeConnection = Callable[[str, Account | None, Notices], OwnedUpstream]
 class PerPrincipal:
     """An `Upstream` with a connection for each principal, at most `limit`.
 
-    `make` makes one. `check` raises `AccountNeeded` for a principal whose account is not enough. `listed` gets the
-    union of all lists when it changes.
+    `make` makes one. `check` raises `AccountNeeded` for an insufficient account. `listed` gets the union of all lists
+    when it changes.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class PerPrincipal:
         return None
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays a call with its principal's account; a call without one is for `Accounts.needed`."""
+        """Relays a call with the principal's account; without one it is for `Accounts.needed`."""
         if (successor := self._members.successor) is not None:
             return await successor(call, channel)
         while True:
@@ -231,7 +231,7 @@ class PerPrincipal:
         return None
 
     def apart(self, call: Call) -> CallerConnection | None:
-        """The principal's lists, never those of others. Begins its connection if they are not known."""
+        """The principal's lists, never those of others. Begins its connection if they are unknown."""
         principal = call.principal
         lists, is_coming = self._lists.of(principal), False
         if (member := self._members.get(principal)) is not None:

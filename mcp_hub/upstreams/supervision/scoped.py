@@ -62,7 +62,7 @@ class _ProcessKeys(msgspec.Struct, frozen=True):
 class _Predecessor:
     """The replaced upstream, until its clients have left.
 
-    `moved` receives wanted resources of leaving clients; `changes` are bumped at the end.
+    `moved` receives their wanted resources; `changes` are bumped at the end.
     """
 
     def __init__(self, clock: Clock, changes: Notices, moved: Callable[[str, Call], None]) -> None:
@@ -88,11 +88,10 @@ class _Predecessor:
         return () if self._shared is None else self._shared.references
 
     def lists_beside(self, listed: Snapshot | None) -> Snapshot | None:
-        """Its lists, where they differ from the `listed` ones."""
         return self._union.of(listed, None if self._shared is None else self._shared.upstream.snapshot())
 
     def inherit(self, state: Handover) -> Handover:
-        """Lets its clients stay; returns the state for all others."""
+        """Lets its clients stay; the state for all others."""
         if (shared := state.shared) is None or not shared.sessions:
             return state
         self._shared = shared
@@ -103,7 +102,6 @@ class _Predecessor:
         return replace(state, references=moved)
 
     def take_waiting(self) -> None:
-        """Dismisses calls that wait there, except of staying clients."""
         if self._shared is not None:
             self._shared.connections[0].turns.dismiss(self._shared.sessions)
 
@@ -197,10 +195,7 @@ class Scoped:
         return None if shared is None else shared.begin(call, channel)
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
-        """Relays a call to its process, started if needed.
-
-        Raises what `ManagedUpstream.call` raises.
-        """
+        """Relays a call to its process, started if needed. Raises as `ManagedUpstream.call`."""
         if (shared := self._predecessor.upstream(call)) is not None:
             return await shared.call(call, channel)
         if self._listed.successor is not None:

@@ -1,4 +1,4 @@
-"""One server as its owner task, calls and operators share it; changes of its state are logged."""
+"""One server as its owner task, calls and operators share it; logs changes of its state."""
 
 import re
 from collections.abc import Awaitable, Callable, Collection
@@ -46,9 +46,9 @@ class SupervisorRules(msgspec.Struct, frozen=True):
     """Limits of one upstream; times in seconds.
 
     `ready_wait`: for a restart; a call waits for a first start as long as that may take. `lazy`: start when needed.
-    `idle_stop`: rest after so long unused; None: never. `part_idle`: end one of many processes. `logs`: the rule for
-    log messages without a call. `passthrough`: patterns of methods that the hub does not know. `repetition` takes a
-    tool's name and definition.
+    `idle_stop`: rest after so long unused; None: never. `part_idle`: end one of many processes. `logs`: for log
+    messages without a call. `passthrough`: patterns of methods unknown to the hub. `repetition` takes a tool's name and
+    definition.
     """
 
     start_timeout: float = 60.0
@@ -141,7 +141,7 @@ class ServerState:
 
 
 class _LivenessCheck:
-    """Checks whether a server still lives after a timeout or failures. `patience` returns the seconds to wait.
+    """Checks whether a server lives. `patience` returns the seconds to wait.
 
     A call may take long, but a ping must be answered (specification 2025-11-25, basic/utilities/ping).
     """
@@ -155,7 +155,7 @@ class _LivenessCheck:
         self._raised.set()
 
     async def follow(self, peer: Peer) -> None:
-        """Ends the session if the server hangs after a call timed out."""
+        """Ends the session if the server hangs after a timeout."""
         while not peer.ending.closed.is_set():
             self._raised = anyio.Event()
             await self._raised.wait()
@@ -187,7 +187,6 @@ class _LivenessCheck:
                 peer.wire.close(cause.reason, cause.code)
 
     async def _ask(self, peer: Peer, method: str) -> None:
-        """A timeout counts as a failure."""
         seconds = self._patience()
         with anyio.move_on_after(seconds) as limit, suppress(RpcError):
             await peer.answer(peer.send(method), may_cancel=False)
@@ -196,7 +195,7 @@ class _LivenessCheck:
 
 
 class SharedServer(msgspec.Struct, frozen=True):
-    """A replaced upstream that stays for its `sessions`. The most used of its `connections` is first."""
+    """A replaced upstream that stays for its `sessions`. The most used connection is first."""
 
     upstream: Upstream
     sessions: Collection[str]
@@ -228,7 +227,7 @@ class SharedServer(msgspec.Struct, frozen=True):
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """State for an upstream's successor. `shared` is the predecessor if its clients stay there."""
+    """State for a successor. `shared`: the predecessor, if its clients stay there."""
 
     lists: CachedList | None = None
     log_level: str | None = None
@@ -237,14 +236,14 @@ class Handover(msgspec.Struct, frozen=True):
 
 
 class Lifecycle:
-    """Orders of an upstream's owner. That of a source in the hub only runs its `task`."""
+    """Orders of an upstream's owner; a source in the hub only runs its `task`."""
 
     def __init__(self, task: Callable[[], Awaitable[None]] | None = None) -> None:
         self._task = task
 
     @property
     def peers(self) -> list[Peer] | None:
-        """The open sessions with the server; None for a source in the hub."""
+        """The open sessions; None for a source in the hub."""
         return None
 
     async def run(self) -> None:
@@ -253,7 +252,7 @@ class Lifecycle:
             await self._task()
 
     async def drain(self, seconds: float, why: str = STOP_REQUESTED) -> None:
-        """Takes no more calls, ends after the running ones or `seconds`; stopped until `restart`. Idempotent."""
+        """Takes no more calls, ends after running ones or `seconds`; stopped until `restart`. Idempotent."""
 
     def wake(self) -> None:
         """Starts the server if it rests."""
@@ -282,7 +281,7 @@ class Lifecycle:
         """Takes over from a predecessor, before it runs."""
 
     async def outlived(self) -> None:
-        """Waits until no client is left at the predecessor."""
+        """Waits until the predecessor has no clients."""
 
 
 class OwnedUpstream(Upstream, Protocol):
@@ -324,7 +323,7 @@ _NUMBERS: Final = re.compile(r"\d+")
 
 
 def log_failure(server: str, before: Life, life: Life) -> None:
-    """Logs a bad state. A repeated failure is logged only as the 10th, 100th, … in a row."""
+    """Logs a repeated failure only as the 10th, 100th, … in a row."""
     if life.state not in _BAD:
         return
     reason = brief(life.reason)

@@ -1,4 +1,4 @@
-"""A server with several connections: callers list and subscribe at the one that runs their calls."""
+"""A server with several connections: callers list and subscribe where their calls run."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -67,15 +67,15 @@ def side_notices(name: str, changes: Notices, key: str) -> Notices:
 
 
 def topic_of(name: str, key: str) -> str:
-    """The topic of resource updates of one of a server's connections."""
+    """The topic of a connection's resource updates."""
     return f"{name}\0{key}"
 
 
 class SideConnections:
     """Lists and subscriptions at the connections beside `listed`.
 
-    `key` returns a caller's connection, None for the listed one; `snapshot` the common lists. `begun` starts a caller's
-    connection and may raise `RpcError`. `resources` are wanted by side callers, also while their connection is down.
+    `key` returns a caller's connection, None for the listed one; `snapshot` the common lists. `begun` starts one and
+    may raise `RpcError`. `resources` are wanted by side callers, also while their connection is down.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SideConnections:
         self._sides[key].upstream.state.inherit(Handover(state.lists.last, state.log_level, references))
 
     async def follow(self, side: SideConnection) -> None:
-        """Announces changes of a side connection's lists, until cancelled."""
+        """Announces changes of its lists, until cancelled."""
         changes = side.upstream.state.changes
         seen: Snapshot | None = None
         while True:
@@ -172,7 +172,7 @@ class ScopedProcesses(dict[str, SideConnection]):
                 self.tasks = None
 
     async def hold(self, session: str) -> None:
-        """Raises `UpstreamUnavailable`, `session_elsewhere` if another replica runs the session's process."""
+        """Raises `UpstreamUnavailable`, `session_elsewhere` if another replica runs the process."""
         if self._holder is None:
             return
         try:
@@ -225,7 +225,7 @@ class ScopedProcesses(dict[str, SideConnection]):
         return process
 
     def make_room(self) -> bool:
-        """Ends the process that was idle longest; False without one."""
+        """Ends the longest idle process; False without one."""
         idle = [
             (bool(process.resources.reference_counts), process.idle_since, key)
             for key, process in self.items()
@@ -254,7 +254,7 @@ class PrincipalConnection(msgspec.Struct, eq=False):
     lists: tuple[Snapshot, Snapshot] | None = None
 
     def take(self, lists: Snapshot, put: Callable[[Snapshot], Snapshot]) -> bool:
-        """Notes its lists by `put`; False if they are the same."""
+        """Notes its lists by `put`; False for the same lists."""
         if self.lists is not None and self.lists[0] is lists:
             return False
         self.lists = lists, put(lists)
@@ -274,7 +274,7 @@ class PrincipalConnection(msgspec.Struct, eq=False):
         return AccountNeeded(status.server, principal, why=f"your login is not accepted: {status.reason}")
 
     async def settled(self) -> None:
-        """Waits until a connection that the server has refused has ended."""
+        """Waits until a refused connection has ended."""
         with anyio.move_on_after(_SETTLES):
             while self._is_unsettled:
                 await self.changes.wait(self.changes.version)
@@ -319,7 +319,7 @@ class PrincipalConnections(dict[str, PrincipalConnection]):
             member.upstream.lifecycle.adjust(member_rules(rules))
 
     def hand_over(self, successor: CallHandler) -> None:
-        """Sends calls that were not sent, and all further ones, to `successor`."""
+        """Sends unsent and all further calls to `successor`."""
         self.successor = successor
         for member in self.values():
             member.upstream.lifecycle.hand_over(successor)

@@ -70,7 +70,7 @@ class Connection(Protocol):
         """
 
     async def last_words(self, cause: Cause) -> Cause:
-        """The cause with all that is known of the end. May wait a moment."""
+        """The cause with all known facts of the end. May wait a moment."""
 
     async def close(self) -> None:
         """Ends it. Shielded and bounded."""

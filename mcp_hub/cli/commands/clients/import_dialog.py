@@ -48,7 +48,7 @@ class AskedInputs:
         return self._references[item.id]
 
     def settle(self, plan: ImportPlan) -> ImportPlan:
-        """The plan with the values typed now."""
+        """The plan with values typed now."""
         for reference, item in self._open.items():
             users = [server for server in plan.taken if _uses(server.entry, reference)]
             if not users:
@@ -250,7 +250,7 @@ def print_costs(costs: MeasuredCosts) -> None:
 
 
 def saving(costs: MeasuredCosts) -> str:
-    """A sentence on the tokens of the tools, without and with the hub."""
+    """A sentence on the tools' tokens without and with the hub."""
     verb = "costs" if costs.tools == 1 else "cost"
     message = f"{tables.plural(costs.tools, 'tool')} {verb} {costs.before:,} tokens in every session; through the hub "
     if costs.after < costs.before:

@@ -117,7 +117,7 @@ def _counts(counts: bool | None, *, yes: bool) -> bool:
 
 
 def _agreed(plan: ImportPlan, agreed: Sequence[str], *, yes: bool) -> ImportPlan:
-    """The plan with agreed variables; with `yes`, servers that get others are disabled."""
+    """The plan with agreed variables; `yes` disables servers that get others."""
     plan = plan.passing(_passed(plan, agreed, yes=yes))
     if not yes:
         return plan

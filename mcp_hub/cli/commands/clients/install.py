@@ -50,7 +50,7 @@ _IMPORTS_ONLY: Final = (
 
 
 class _Moved(msgspec.Struct, frozen=True):
-    """Servers that move from clients' files into the configuration.
+    """Servers moving from clients' files into the configuration.
 
     `taken`: keys to remove by file, list indices last first. `changes`: of the hub's files; may ask for values.
     `lines`: for the person. `origins`: servers with clients.

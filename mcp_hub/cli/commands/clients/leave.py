@@ -107,7 +107,7 @@ def _tell_removed(step: Step) -> bool:
 
 
 def _ask(purge: bool) -> None:
-    """Exits unless the person agrees; a script must agree only to a purge."""
+    """Exits unless the person agrees; a script only to a purge."""
     if sys.stdin.isatty():
         question = "Leave the hub, and remove these files? It cannot be undone." if purge else "Leave the hub?"
         if not agrees(question, default=not purge):

@@ -150,7 +150,7 @@ def do(
 
 
 def tell_others(steps: Iterable[Step]) -> None:
-    """Names clients that still start servers of their own."""
+    """Names clients that still start own servers."""
     clients = [step.file.client for step in steps if step.servers_left and step.problem is None]
     if clients:
         titles = list(dict.fromkeys(client.title for client in clients))
@@ -226,7 +226,7 @@ def _tell_undone(file: Path, result: Restored, client: Client | None) -> None:
 
 
 def tell_problems(steps: Iterable[Step]) -> int:
-    """Prints the problems of planned steps; returns the exit code."""
+    """Prints problems of planned steps; returns the exit code."""
     problems = [step for step in steps if step.problem is not None or step.problems]
     for step in problems:
         if step.problem is not None:

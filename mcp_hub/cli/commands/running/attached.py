@@ -1,4 +1,4 @@
-"""`mcp-hub attached-hub`: the background hub that `mcp-hub serve` starts, its socket and dashboard. Internal."""
+"""`mcp-hub attached-hub`: the background hub that `mcp-hub serve` starts. Internal."""
 
 import os
 import socket
@@ -43,19 +43,16 @@ class _BackgroundHttp:
         self._url = ""
 
     async def run(self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Runs the servers until cancelled."""
         async with anyio.create_task_group() as self._tasks:
             task_status.started()
             await anyio.sleep_forever()
 
     @property
     def connections(self) -> int:
-        """The number of open connections."""
         servers = (self._server, self._ported)
         return sum(len(server.server_state.connections) for server in servers if server is not None)
 
     async def serve(self, connection: socket.socket) -> None:
-        """Serves one connection of this user."""
         server = self._server or self._started()
         config, state = server.config, server.server_state
         protocol: Any = config.http_protocol_class
@@ -76,7 +73,6 @@ class _BackgroundHttp:
         return {"url": self._url, "operator": front.operator}
 
     def close(self) -> None:
-        """Ends open streams, then the servers."""
         if self._front is not None:
             self._front.close()
         for server in (self._server, self._ported):

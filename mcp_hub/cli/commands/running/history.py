@@ -191,7 +191,7 @@ def _lines(call: HistoryCall) -> list[str]:
 
 
 def _subject(call: HistoryCall) -> str:
-    """The name that was called with its server; the server's own name only where that is another one."""
+    """The called name with its server; the server's own name only if different."""
     server = call.server or "the hub"
     if call.name == call.method:  # of a URI that was not kept
         return f"not kept, of {server}"

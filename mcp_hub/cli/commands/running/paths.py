@@ -103,7 +103,7 @@ def _settings(file: str, env: Mapping[str, str]) -> "Settings | None":
 
 
 def _place_or_usual(config: str | None) -> str:
-    """The configuration, or else the one to create. Raises `ConfigError`."""
+    """The configuration, or the one to create. Raises `ConfigError`."""
     try:
         return config_place(config)
     except ConfigError as error:
@@ -115,7 +115,7 @@ def _place_or_usual(config: str | None) -> str:
 
 
 def hub_paths(config: str | None, env: Mapping[str, str]) -> list[HubPath]:
-    """All of them, the configuration first. Raises `ConfigError`."""
+    """All paths, the configuration first. Raises `ConfigError`."""
     config_file = _place_or_usual(config)
     state = state_dir(env)
     stores = own_folders(_settings(config_file, env), env)

@@ -1,4 +1,4 @@
-"""`mcp-hub service`: a hub that starts with the user's session, by a systemd user unit, a launchd agent or a task.
+"""`mcp-hub service`, by a systemd user unit, a launchd agent or a task.
 
 Sources: systemd.service(5), systemd.syntax(7); launchd.plist(5); Task Scheduler Schema, schtasks (Microsoft Learn).
 """
@@ -92,7 +92,7 @@ _SECONDS: Final = 30
 
 
 class _HubService(msgspec.Struct, frozen=True):
-    """A hub to start, with its PATH; for Windows the account and system folder."""
+    """A hub to start, with PATH; for Windows account and system folder."""
 
     command: Sequence[str]
     config: str
@@ -289,7 +289,7 @@ def service_file() -> Path | None:
 
 
 def stop_service() -> Path | None:
-    """Stops the service, and removes and returns its file."""
+    """Stops the service; removes and returns its file."""
     if service_file() is None:
         return None
     service_plan = _plan("")

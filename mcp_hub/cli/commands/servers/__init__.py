@@ -1,8 +1,4 @@
-"""Commands that edit `servers.yaml`; a running hub reloads it.
-
-In: a command line, a URL, a domain, a `server.json`, or names.
-
-Out: the file; every other byte stays.
+"""Commands that edit `servers.yaml`, leaving every other byte; a running hub reloads it.
 
 * `add`: adds a server, searches a registry
 * `edit`: removes, enables or disables servers; opens an editor; the common end

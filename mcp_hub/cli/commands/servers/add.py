@@ -107,7 +107,7 @@ _LONGEST: Final = 300
 
 
 class _Document(msgspec.Struct, frozen=True):
-    """A document, where it was, and whether its URL is preferred to its package."""
+    """A document, its place, and whether its URL is preferred to its package."""
 
     detail: ServerDetail
     origin: str
@@ -250,7 +250,7 @@ def _print_about(document: _Document) -> None:
 
 
 def _answers(name: str, document: _Document, pairs: Mapping[str, str], *, is_secret: bool, yes: bool) -> dict[str, str]:
-    """The values that a person types for what the document needs; none with `yes` or without a terminal."""
+    """The values that a person types; none with `yes` or without a terminal."""
     if yes or not sys.stdin.isatty():
         return {}
     values: dict[str, str] = {}

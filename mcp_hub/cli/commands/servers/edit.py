@@ -1,4 +1,4 @@
-"""`mcp-hub edit`, `remove`, `enable` and `disable`, and the common end of commands that change `servers.yaml`."""
+"""`mcp-hub edit`, `remove`, `enable`, `disable`, and the common end of changes to `servers.yaml`."""
 
 import os
 import shlex
@@ -47,7 +47,7 @@ def existing_file(config: str | None) -> ServersFile:
 
 
 def make(file: ServersFile, changes: Sequence[Change]) -> bool:
-    """Makes the changes; False if there were none. Exits with 2."""
+    """Makes the changes; False without changes. Exits with 2."""
     try:
         return file.change(changes) is not None
     except ConfigError as error:
@@ -72,7 +72,7 @@ def report(file: ServersFile, message: str) -> None:
 
 
 def note_added(file: ServersFile, names: Sequence[str]) -> None:
-    """Records that a command added these servers, for `doctor`."""
+    """Records added servers, for `doctor`."""
     config = os.path.abspath(file.path)
     with suppress(OSError):  # it is only a help
         ClientRecords(state_dir(os.environ)).add_imported([ImportedServer("", config, name, name) for name in names])

@@ -1,4 +1,4 @@
-"""`mcp-hub sandbox`: the sandbox of a server, and the proposal of a learning run, whose paths come from the server."""
+"""`mcp-hub sandbox`. Paths of a learning run's proposal come from the server."""
 
 import os
 import sys
@@ -94,7 +94,7 @@ def _short(path: str, home: str) -> str:
 
 
 def difference(before: str, after: str, key: str) -> list[tuple[str, str]]:
-    """The diff of the configuration, with styles."""
+    """The configuration's diff, with styles."""
     styles = {"+": "green", "-": "yellow"}
     lines = unified_diff(before.splitlines(), after.splitlines(), key, f"{key} (proposed)", lineterm="", n=2)
     return [(hide(line), styles.get(line[:1], "")) for line in lines]

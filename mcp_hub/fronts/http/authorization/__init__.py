@@ -1,6 +1,6 @@
 """The hub as the authorization server of its own principals (OAuth 2.1): a person lets a client in on a page.
 
-`grants`: what was granted, as hashes in a record that hubs share
+`grants`: hashes in a record that hubs share
     tokens and codes of one grant begin alike, so that a used one is known
 `clients`: registered ones, which are not stored, and documents
 `principals`: people who let clients in, their pages, and callers that come by a grant

@@ -1,7 +1,7 @@
-"""Clients: registered ones (RFC 7591), and those that a document describes (client ID metadata documents).
+"""Clients: registered ones (RFC 7591), and client ID metadata documents.
 
-A registration is not stored: its id holds it, sealed. So a flood of them costs nothing, and none is forgotten. A
-document is fetched only for a person who has logged in, without redirects, and kept for five minutes.
+A registration is sealed in its id, not stored: a flood of them costs nothing. A document is fetched only for a person
+who has logged in, without redirects, and kept for five minutes.
 """
 
 import re
@@ -56,7 +56,7 @@ class OAuthClient(msgspec.Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """The host that vouches for it; empty for a registered one."""
+        """The host that vouches; empty for a registered client."""
         return "" if self.id.startswith(_PREFIX) else urlsplit(self.id).hostname or ""
 
     def allows(self, redirect: str) -> bool:
@@ -75,8 +75,6 @@ class _Sealed(msgspec.Struct, array_like=True):
 
 
 class _Metadata(msgspec.Struct):
-    """The members of a registration or a document that count."""
-
     redirect_uris: tuple[str, ...]
     client_id: str = ""
     client_name: str = ""

@@ -1,8 +1,8 @@
 """Grants: one client's access as one principal, with a family of codes and tokens.
 
-A code or token is the family's secret and a random part, and is stored as a hash. So a code that comes again, or a
-refresh token after its successor, is known as of its family, which ends (RFC 9700 §4.14, RFC 6749 §4.1.2). A refresh
-token that comes again within 30 s has the same answer: the first one may be lost, or requests of one client met.
+A code or token is the family's secret and a random part, stored as a hash. A code that comes again, or a refresh token
+after its successor, ends its family (RFC 9700 §4.14, RFC 6749 §4.1.2). Within 30 s a refresh token has the same answer
+again: it may be lost, or requests met.
 """
 
 import hashlib
@@ -69,9 +69,7 @@ class _Code(msgspec.Struct, omit_defaults=True):
 
 
 class _Renewal(msgspec.Struct, omit_defaults=True):
-    """Hashes of refresh tokens: the next one, and the last one with the time of its use; of access tokens with their
-    ends.
-    """
+    """Hashes of refresh tokens: the next, the last with the time of its use; of access tokens with their ends."""
 
     refresh: str = ""
     previous: str = ""
@@ -152,7 +150,7 @@ class AccessGrants:
         return self._book.grants
 
     def sealed(self, *parts: str) -> str:
-        """A digest that only hubs with this record can make. Raises `StoreError` before it was read."""
+        """A digest that only hubs with this record make. Raises `StoreError` before it was read."""
         if not self._book.key:
             raise StoreError("store: the record of grants was not read yet")
         text = msgspec.json.encode(parts)
@@ -167,7 +165,7 @@ class AccessGrants:
         return Caller(grant.principal, grant.profile), grant.mark
 
     def may_know(self, token: str) -> bool:
-        """Whether it can be a token of a grant; False once that has ended."""
+        """Whether a token can be of a grant that has not ended."""
         family = _family(token)
         return family is not None and family not in self._ended
 
@@ -191,9 +189,7 @@ class AccessGrants:
         return await self._read()
 
     async def look_for_news(self) -> None:
-        """Reads the record as it is now: another hub may have given a token a moment ago. At most each 50 ms, for all
-        who wait together.
-        """
+        """Reads the record at most each 50 ms for all who wait: another hub may just have given a token."""
         began = self._clock()
         async with self._turn:
             if began < self._looked <= self._clock():
@@ -298,7 +294,7 @@ class AccessGrants:
         return answers[0]
 
     async def revoke(self, token: str, client: str) -> None:
-        """Ends the grant of a token of this client; nothing for others (RFC 7009)."""
+        """Ends this client's grant; nothing for others (RFC 7009)."""
         family = _family(token)
         await self.look(at_once=True)
         grant = None if family is None else self._book.grants.get(family)
@@ -318,7 +314,7 @@ class AccessGrants:
             log.info("grant_removed", grant=shown_id(family))
 
     async def _known(self, token: str) -> str:
-        """The family of a code or refresh token, for which nothing is written else. Raises `Rejected`."""
+        """The family of a code or refresh token. Raises `Rejected`."""
         family = _family(token)
         if family is not None and family not in self._book.grants:
             await self.look_for_news()
@@ -351,7 +347,6 @@ class AccessGrants:
         await self._read()
 
     def _sweep(self, book: _Book) -> None:
-        """Removes what has ended by time."""
         time, idle = self._clock(), self._idle
         for family, grant in list(book.grants.items()):
             is_unused = grant.code.ends and grant.code.ends <= time
@@ -359,7 +354,7 @@ class AccessGrants:
                 del book.grants[family]
 
     async def _read(self) -> bool:
-        """Whether a grant that was there has gone."""
+        """Whether a grant has gone."""
         stamp = await self._record.stamp()
         book = _decoded(await self._record.read())
         if book is None:

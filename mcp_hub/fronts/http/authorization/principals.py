@@ -1,8 +1,7 @@
-"""People who may let clients in, with their pages, and callers that come by a grant.
+"""People who let clients in, their pages, and callers that come by a grant.
 
-A grant lasts as long as the token by which a person consented: one that is replaced ends all that came of it. A profile
-that the token may no longer use ends it, too. On pages names of clients and principals, addresses and profiles are
-texts of others: escaped, and set apart.
+A grant lasts as long as the token by which a person consented, and while that may use the profile. On pages names of
+clients and principals, addresses and profiles are texts of others: escaped, and set apart.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,8 +33,6 @@ class _Person(msgspec.Struct, frozen=True):
 
 
 class _Verifier(Protocol):
-    """Checks access tokens of issuers, as `HttpAuth` has it."""
-
     def can_verify(self, token: bytes) -> bool: ...
 
     def find(self, digest: bytes) -> Caller | None: ...

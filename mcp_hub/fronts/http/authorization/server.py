@@ -3,7 +3,7 @@
     GET  /oauth/authorize   asks for a login; changes nothing, and sends nobody away
     POST /oauth/authorize   a page's form: the login, then the answer to the client
 
-All of a request is in the address, so nothing is kept between the steps but a sealed cookie of ten minutes.
+Steps share only the address and a sealed cookie of ten minutes.
 Source: specification 2025-11-25, basic/authorization; RFC 6749, 7009, 7591, 7636, 8252, 8707, 9207, 9700.
 """
 
@@ -224,7 +224,7 @@ class _Server:
         return response
 
     async def _grantable(self, parameters: Mapping[str, str]) -> _Authorization:
-        """Raises `Rejected`, for the person: nobody is sent on by a request that is wrong."""
+        """Raises `Rejected` for the person: a wrong request sends nobody on."""
         client = await self._clients.find(parameters.get("client_id", ""))
         redirect = self._redirect_of(client, parameters)
         if parameters.get("response_type") != "code":
@@ -251,7 +251,7 @@ class _Server:
         return redirect
 
     def _profile_of(self, parameters: Mapping[str, str]) -> str | None:
-        """The profile of a resource, which has to be this hub (RFC 8707). Raises `Rejected`."""
+        """The resource has to be this hub (RFC 8707). Raises `Rejected`."""
         resource = _plain(parameters.get("resource", f"{self._issuer}/mcp"))
         endpoint, slash, profile = resource.partition("/mcp/p/")
         if resource not in self._resources and not (slash and profile and f"{endpoint}/mcp" in self._resources):
@@ -369,7 +369,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _fields(text: str, source: str) -> dict[str, str]:
-    """Raises `Rejected` for a name that comes twice: nobody knows which one is meant (RFC 6749 §3.1)."""
+    """Raises `Rejected` for a name that comes twice, which is ambiguous (RFC 6749 §3.1)."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=64)
     except ValueError:

@@ -5,8 +5,6 @@
     remembered by digest
     metadata of RFC 9728
 `keys`: of issuers
-    by URL or file
-    refreshed
 
 Issuer, algorithm and audience come from the configuration.
 """

@@ -1,6 +1,6 @@
 """`POST /v1/tools/call`: a model's calls, in its provider's format, followed together and answered in order.
 
-A mistake in one call becomes its result; the others are made.
+A mistake in one call becomes its result.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -131,7 +131,7 @@ class FollowedCalls:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether each call has only start and ending."""
+        """Whether calls have only start and ending."""
         return all(followed.cursor <= (1 if followed.is_followed else 2) for followed in self._calls)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """`/v1/prompted`: a prompt's section of tools, and a model's text as events.
 
-Calls in the text begin as soon as they are complete, if wanted.
+Complete calls begin at once, if wanted.
 """
 
 import codecs

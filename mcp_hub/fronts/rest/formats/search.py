@@ -1,4 +1,4 @@
-"""`/v1/search`: tools for a query, as `find_tools` ranks them, in a provider's format if wanted."""
+"""`/v1/search`: tools ranked as by `find_tools`, in a provider's format if wanted."""
 
 from typing import Final
 
@@ -63,7 +63,7 @@ class _ToolSearch:
         )
 
     async def by_body(self, request: RestRequest) -> Response:
-        """A search in a body, or a model's call. Raises `Problem`, `Rejected`."""
+        """A query, or a model's call. Raises `Problem`, `Rejected`."""
         body = await request.shaped(SearchBody)
         in_query = selection(request)
         chosen = ToolSelection(

@@ -1,6 +1,6 @@
-"""`GET /v1/tools` in every format, and as connector entries: the provider connects to the hub's MCP endpoint itself.
+"""`GET /v1/tools` in every format, and as connector entries: the provider connects to the hub's MCP endpoint.
 
-An export is cached per view and options.
+Exports are cached per view and options.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ class ToolSelection(msgspec.Struct, frozen=True):
         return (self.tools is None or name in self.tools) and self.server in (None, server)
 
     def check(self, names: Iterable[str], servers: Collection[str]) -> None:
-        """Raises `Problem` 404 for an unlisted tool, or an unknown server."""
+        """Raises `Problem` 404 for an unlisted tool or unknown server."""
         if self.server is not None and self.server not in servers:
             raise unknown_server(self.server, servers)
         missing = sorted((self.tools or frozenset()).difference(names))
@@ -112,7 +112,7 @@ def wants_groups(request: RestRequest, default: bool) -> bool:
 
 
 def wants_inline(request: RestRequest, into: Format) -> bool:
-    """Whether the tools that a search finds are defined in messages. Raises `Problem`."""
+    """Whether messages define the tools that a search finds. Raises `Problem`."""
     is_inline = flag(request, "inline")
     if is_inline and FORMATS[into].write_inline is None:
         takes = ", ".join(name for name, entry in FORMATS.items() if entry.write_inline is not None)
@@ -150,8 +150,6 @@ _MOST_KEPT: Final = 16
 
 
 class _Page(msgspec.Struct, rename="camel"):
-    """A result of `tools/list`, with raw members."""
-
     tools: list[dict[str, Raw]]
     next_cursor: str | None = None
 
@@ -192,9 +190,7 @@ def _listing(hub: HubPort, session: Session) -> list[dict[str, object]]:
 
 
 class _ChosenTools(msgspec.Struct, frozen=True):
-    """Encoded `definitions`; by exported name, `groups` (servers) and `read_only`. `search` is the tool that finds
-    deferred ones.
-    """
+    """Encoded `definitions`; by exported name, `groups` (servers) and `read_only`. `search` finds deferred tools."""
 
     definitions: list[bytes]
     search: bytes
@@ -208,7 +204,7 @@ _Form = Callable[[_ChosenTools, _ExportOptions], bytes]
 def kept_exports() -> Callable[[object, object, Callable[[], bytes]], Awaitable[bytes]]:
     """Caches exports by view and options, dropped with the view.
 
-    Gets a cached export, or a new one, which the third argument makes in a worker thread.
+    The third argument makes a new export in a worker thread.
     """
     by_view: WeakKeyDictionary[object, dict[object, bytes]] = WeakKeyDictionary()
     turn = anyio.Lock()

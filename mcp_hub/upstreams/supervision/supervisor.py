@@ -8,7 +8,7 @@ import anyio
 import anyio.abc
 import msgspec
 
-from mcp_hub.clock import Clock
+from mcp_hub.clock import Clock, wall_time
 from mcp_hub.errors import StartFailed, UpstreamUnavailable
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
@@ -29,7 +29,8 @@ _CLOSED: Final = lifecycle.FINAL | {UpstreamState.DRAINING}
 _CHECKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
 _DEFERRED: Final = 1.0
-"""Seconds that the first start of a server with a known list waits for a call: starts would slow down first answers."""
+"""Seconds that a server with a list of an earlier process waits for a call: starts would slow down the first answers."""
+_LOADED: Final = wall_time()
 _SILENCE: Final = 10.0
 """Seconds for an optional list at the start; at most half of `start_timeout`."""
 NOT_STARTED: Final = Cause("not_started", "it is started when it is needed")
@@ -253,7 +254,8 @@ class Supervisor:
         if self._server.is_wanted:
             self.wake()
         try:
-            if self.life.state is UpstreamState.STARTING and self._server.lists.snapshot is not None:
+            last = self._server.lists.last
+            if self.life.state is UpstreamState.STARTING and last is not None and last.at < _LOADED:
                 with anyio.move_on_after(_DEFERRED):
                     await self._nudged.wait()
             while True:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from msgspec.structs import replace
 
 from mcp_hub.types import CacheHint, Era, Kind, Snapshot, UpstreamState
 from mcp_hub.upstreams.lists.list_reader import CachedList, ListFile, list_key
@@ -168,7 +169,11 @@ async def test_server_with_a_known_list_starts_a_second_later_or_with_the_first_
         await far.until(UpstreamState.READY)
         assert far.now == 0.5, "nothing is known of it"
         assert (known := far.supervisor.state.lists.last) is not None
-        lists.write(known)
+    lists.write(known)
+    async with kept(lists=lists) as far:
+        await far.until(UpstreamState.READY)
+        assert far.now == 0.5, "it was read by this process, as before a restart"
+    lists.write(replace(known, at=1.5))
     async with kept(lists=lists) as far:
         assert far.supervisor.snapshot() is not None and far.state is UpstreamState.STARTING
         await far.until(UpstreamState.READY)

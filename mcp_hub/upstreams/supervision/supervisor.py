@@ -29,7 +29,7 @@ _CLOSED: Final = lifecycle.FINAL | {UpstreamState.DRAINING}
 _CHECKS: Final = 4
 """Looks at a server within `idle_stop`, all of which have to find nothing."""
 _DEFERRED: Final = 1.0
-"""Seconds that a server with a list of an earlier process waits for a call: starts would slow down the first answers."""
+"""Seconds that a server with a list of an earlier process waits for a call: starts would slow down first answers."""
 _LOADED: Final = wall_time()
 _SILENCE: Final = 10.0
 """Seconds for an optional list at the start; at most half of `start_timeout`."""

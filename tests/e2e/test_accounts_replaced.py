@@ -66,6 +66,7 @@ async def test_kept_results_are_not_used_without_a_connection(tmp_path: Path) ->
         config = json.loads(cached(people, "anna"))
         config["servers"]["people"]["idle_stop"] = 0.5
         async with http_hub(json.dumps(config), tmp_path) as hub, RestClient(hub, hub_token("anna")) as anna:
+            await arrived(anna, "/tools", "only_anna")  # the first connection, however long it takes
             assert "account of anna" in await answer(anna)
             await arrived(anna, "/servers", '"connections":0')
             await accounts_at(tmp_path / "state").remove("people", "anna")

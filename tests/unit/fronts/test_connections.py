@@ -77,7 +77,7 @@ async def test_client_that_takes_nothing_of_a_complete_answer_is_cut_off() -> No
 
 @pytest.mark.slow
 async def test_client_that_reads_slowly_is_not() -> None:
-    async with serving(stalled=0.4) as (server, port), await anyio.connect_tcp("127.0.0.1", port) as client:
+    async with serving(stalled=1.5) as (server, port), await anyio.connect_tcp("127.0.0.1", port) as client:
         await client.send(b"GET /large HTTP/1.1\r\nhost: x\r\n\r\n")
         size = 0
         while size < len(LARGE):

@@ -1,4 +1,4 @@
-"""Methods of MCP and the hub, and patterns of others in a server's `passthrough`.
+"""Methods that MCP and the hub know, and the patterns of other methods in a server's `passthrough`.
 
 A pattern writes its namespace out, the part before the first `/`: it cannot match a method that the hub knows, and
 nothing bypasses filters, approvals and rules for calls.

@@ -228,7 +228,7 @@ class Intake:
             self._take(event.data, source)
 
     def take_body(self, body: bytes, pending: Pending) -> Envelope | BadMessage:
-        """The body's answer to a request; takes others in it."""
+        """The message of a body that answers a request; takes the other messages in it."""
         text = envelope.one_line(self._tap(body))
         message = envelope.decode(text)
         if isinstance(message, BadMessage):

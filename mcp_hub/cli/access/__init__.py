@@ -1,6 +1,6 @@
 """Ways for a command to reach a hub, or only its store.
 
-* `hub`: at `--url`, the running one, or one in this process
+* `hub`: the hub at `--url`, the running one, or one in this process
 * `running`: records of running hubs; background hubs
 * `local_streams`: the store
 * `waiting`: waits for servers

@@ -1,4 +1,4 @@
-"""Messages for clients that fetch them, and one in the hub's process, by JSON text of either era."""
+"""Messages for clients that fetch them, and a client in the hub's process, by JSON text of either era."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress

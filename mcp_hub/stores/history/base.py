@@ -300,9 +300,9 @@ def _is_sound(batch: Batch) -> bool:
     count, waited, sizes_ = len(batch), len(batch.waited), len(batch.sizes)
     return (
         count > 0
-        and len(batch.marks) // 2 == len(batch.ended) // 8 == len(batch.took) // 8 == count
-        and waited // 8 in (0, count)
-        and sizes_ // 8 in (0, count)
+        and 4 * len(batch.marks) == len(batch.ended) == len(batch.took) == 8 * count
+        and waited in (0, 8 * count)
+        and sizes_ in (0, 8 * count)
         and batch.ids.count(" ") + 1 == count
         and max(numbers(batch.marks)) <= batch.groups.count("\n")
         and not (batch.ended + batch.took + batch.waited)[_HIGHEST].translate(None, _BELOW_LAST)

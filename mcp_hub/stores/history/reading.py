@@ -7,6 +7,7 @@ from functools import partial
 from itertools import chain, compress
 from typing import Final, TypeVar
 
+import anyio.to_thread
 import msgspec
 
 from mcp_hub.protocol.rest.history import HistoryRow
@@ -113,7 +114,7 @@ async def newest(store: HistoryStore, chosen: CallFilter, limit: int) -> list[Pa
     start, size = 0, _FIRST
     while start < len(keys) and not (len(calls) == limit and calls[-1].ended > keys[start].last):
         portions = await store.scan(keys[start : start + size], partial(_fitting, chosen=chosen, limit=limit))
-        calls = sorted(chain(calls, *portions), key=lambda call: call.order, reverse=True)[:limit]
+        calls = await anyio.to_thread.run_sync(_merged, calls, portions, limit)
         start, size = start + size, min(2 * size, _PAGE)
     return calls
 
@@ -179,6 +180,10 @@ async def texts_of(store: HistoryStore, calls: Sequence[PastCall]) -> list[CallT
 async def _keys(store: HistoryStore, chosen: CallFilter) -> list[BatchKey]:
     keys = [key for key in await store.index() if key.last >= chosen.since and key.first <= chosen.end]
     return sorted(keys, key=lambda key: (key.last, key.base, key.hub), reverse=True)
+
+
+def _merged(calls: Sequence[PastCall], portions: Sequence[Sequence[PastCall]], limit: int) -> list[PastCall]:
+    return sorted(chain(calls, *portions), key=lambda call: call.order, reverse=True)[:limit]
 
 
 def _fitting(batch: Batch, chosen: CallFilter, limit: int) -> list[PastCall]:

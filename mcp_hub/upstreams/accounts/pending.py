@@ -69,7 +69,7 @@ Pending = tuple[PendingLogin, ...]
 
 
 def row_name(principal: str, pepper: bytes) -> str:
-    """The row's name, which tickets have; it tells nothing of the principal."""
+    """The row of a principal, which its tickets name; who sees them learns nothing of the principal."""
     text = principal.encode("utf-8", "surrogatepass")
     return hashlib.blake2b(text, key=pepper, digest_size=_ROW // 2, person=b"pending").hexdigest()
 

@@ -15,7 +15,7 @@ from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Failed
 from mcp_hub.files import HISTORY_FILE
-from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, LostCalls
+from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, LostCalls, batch_of, encode
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, percentile, scanned, within
 from mcp_hub.types import CallId
@@ -329,6 +329,16 @@ async def test_failures_are_found_by_flags_and_without_them(
     assert {call.id: call.group.tool for call in found} == wanted and len(found) > 250
     of_one = await kept(store, fits=lambda group: group.status == "failed" and group.tool == "c", failed=True)
     assert [call.id for call in of_one] == [id_ for id_, tool in wanted.items() if tool == "c"]
+
+
+@pytest.mark.parametrize("column", ["marks", "ended", "took", "waited", "sizes"])
+async def test_column_of_another_length_is_damaged_also_by_some_bytes(column: str) -> None:
+    journal = new_journal(store := history_file(None))
+    await keep(journal, *(past_call(tool) for tool in "aab"))
+    [batch] = await store.scan(await store.index(), lambda batch: batch)
+    assert batch_of(encode(batch)) == batch
+    for longer in (b"\0", b"\0" * 5):
+        assert batch_of(encode(msgspec.structs.replace(batch, **{column: getattr(batch, column) + longer}))) is None
 
 
 @given(st.lists(st.floats(0, 100), min_size=1).map(sorted), st.sampled_from([0.5, 0.95]))

@@ -59,6 +59,7 @@ CREATE TABLE losses (
     reason TEXT NOT NULL
 );
 """,
+    page=1 << 14,
 )
 _BITS: Final = 16
 """Bits of `texts.place` for the index of the first call; the batch's number is above them."""
@@ -73,18 +74,17 @@ _STATE: Final = (
     f" coalesce(sum(CASE WHEN sound AND {_PAST} THEN calls END), 0)"
     f" FROM (SELECT *, {SOUND_ROW} AS sound FROM batches LIMIT -1)"  # with a limit each row is judged once
 )
+_UNSOUND: Final = f"SELECT number FROM batches WHERE NOT ({SOUND_ROW}) LIMIT 64"
 _OLDEST: Final = (
     f"SELECT number, last, CASE WHEN {_PAST} THEN calls ELSE 0 END FROM batches"
     f" WHERE {SOUND_ROW} AND ({_PAST} OR last < ? OR ?) ORDER BY last LIMIT 64"
 )
 _PUT_TEXTS: Final = "INSERT OR REPLACE INTO texts (place, body) VALUES (?, ?)"
-_SECURELY: Final = "PRAGMA secure_delete = ON"
-"""Free pages of the file hold nothing of what is removed then."""
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
 _DAMAGED: Final = "A record of the file is damaged."
-_FREE: Final = 1024
-"""Free pages that may stay in the file."""
+_FREE: Final = 256  # free pages that may stay in the file
+_ROW: Final = 1 << 16  # bytes for rows and parts of pages beside new texts
 
 T = TypeVar("T")
 log = get_logger(__name__)
@@ -266,6 +266,10 @@ class HistoryFile:
         if self._transactions is not None and not self._is_in_memory:
             if identity(self._path) != self._transactions.identity:
                 raise _Moved("unusable", f"history {self.location}: was replaced")
+        db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))
+        _add_losses(db, self._killed(db))
+        db.execute("PRAGMA secure_delete = ON")  # free pages hold nothing of what is removed
+        _prune(db, limits, self._now(), (fresh, len(texts) + _ROW if texts else 0))  # new texts take its pages
         number = _put(db, batch, len(batch) > fresh) if fresh else 0
         if number is None:
             return False
@@ -275,9 +279,11 @@ class HistoryFile:
         _remove_running(db, {*ended, *(call.base for call, _ in begun)})
         for call, body in begun:
             db.execute(_PUT_TEXTS, ((_put(db, call, False) or 0) << _BITS, body))
-        db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))
-        _add_losses(db, [*self._killed(db), *losses])
-        _prune(db, limits, self._now())
+        _add_losses(db, losses)
+        if used_bytes(db) > limits.size:
+            _prune(db, limits, self._now())
+        if db.execute("PRAGMA freelist_count").fetchone()[0] > _FREE:
+            give_back(db)
         return True
 
     def _past(self, db: Connection) -> list[BatchKey]:
@@ -369,30 +375,24 @@ def _remove(db: Connection, number: int) -> None:
 def _remove_running(db: Connection, bases: Collection[int]) -> None:
     chosen = "SELECT number, base FROM batches WHERE base >= ?"
     removed = [number for number, base in db.execute(chosen, (RUNNING,)) if base in bases] if bases else []
-    if removed:
-        db.execute(_SECURELY)
     for number in removed:
         _remove(db, number)
 
 
-def _prune(db: Connection, limits: HistoryLimits, now: float) -> None:
+def _prune(db: Connection, limits: HistoryLimits, now: float, coming: tuple[int, int] = (0, 0)) -> None:
+    """Makes room for `coming` calls and bytes."""
     damaged, first_last, calls = db.execute(_STATE).fetchone()  # one look at the rows: each is slow to judge
-    unsound = f"SELECT number FROM batches WHERE NOT ({SOUND_ROW}) LIMIT 64"
-    for (number,) in db.execute(unsound).fetchall() if damaged else ():
+    for (number,) in db.execute(_UNSOUND).fetchall() if damaged else ():
         _remove(db, number)
-    used, pruned = used_bytes(db), False
+    calls, used = calls + coming[0], used_bytes(db) + coming[1]
     if calls < limits.calls and used <= limits.size and (first_last is None or first_last >= now - limits.keep):
         return
     oldest = db.execute(_OLDEST, (now - limits.keep, used > limits.size)).fetchall()
     for number, last, count in oldest:
         if last >= now - limits.keep and calls - count < limits.calls and used <= limits.size:
             break
-        if not pruned:
-            db.execute(_SECURELY)
         _remove(db, number)
-        calls, used, pruned = calls - count, used_bytes(db), True
-    if pruned and db.execute("PRAGMA freelist_count").fetchone()[0] > _FREE:
-        give_back(db)
+        calls, used = calls - count, used_bytes(db) + coming[1]
 
 
 def _shrink(db: Connection) -> None:

@@ -44,13 +44,19 @@ CREATE INDEX sessions_expiring ON sessions (expires);
 
 
 class FileFormat(msgspec.Struct, frozen=True):
-    """Table statements, application id and version."""
+    """Table statements, application id, version, and bytes of a page in a new file.
+
+    Large pages suit large values: each page is written twice, and costs two system calls each time.
+    """
 
     application: int
     version: int
     tables: str
+    page: int = 4096
 
 
+_WAL: Final = 4 << 20
+"""Bytes of the journal from which it is written into the file."""
 _TABLE: Final = re.compile(r"CREATE TABLE (\w+)")
 STREAMS: Final = FileFormat(0x6D687562, 2, _TABLES)  # `mhub`
 QUARANTINE: Final = "CREATE TABLE IF NOT EXISTS damaged (number INTEGER PRIMARY KEY, reason TEXT, row TEXT)"
@@ -134,8 +140,11 @@ def prepare(connection: sqlite3.Connection, path: Path, format_: FileFormat = ST
     Raises `StoreFault` for a newer or foreign file, `sqlite3.Error` otherwise.
     """
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        connection.execute(f"PRAGMA page_size = {format_.page}")
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
+    (page,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.execute(f"PRAGMA wal_autocheckpoint = {_WAL // page}")
     connection.execute("PRAGMA journal_size_limit = 67108864")
     if is_ours(connection, path, format_):
         return

@@ -24,6 +24,8 @@ from tests.unit.stores.broken_files import rows_of
 
 pytestmark = pytest.mark.anyio
 
+EMPTY_JOURNAL = "PRAGMA wal_checkpoint(TRUNCATE)"
+
 
 async def filled(folder: Path, count: int = 10, hub: str = "in_a") -> HistoryFile:
     """An open file with so many calls."""
@@ -268,8 +270,18 @@ async def test_size_is_bounded(tmp_path: Path) -> None:
     for _ in range(20):
         await keep(journal, *(past_call(arguments={"text": "x" * 3000}) for _ in range(50)))
     assert store._worker is not None
-    await store._worker.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+    await store._worker.ask(lambda db: db.execute(EMPTY_JOURNAL).fetchall())
     assert sum(path.stat().st_size for path in beside(tmp_path)) < 2 << 20 and await kept(store)
+
+
+async def test_full_file_writes_each_byte_once(tmp_path: Path) -> None:
+    journal = new_journal(store := history_file(tmp_path), limits=HistoryLimits(size=1 << 20, calls=800))
+    for count in [50] * 15:
+        assert store._worker is None or await store._worker.ask(lambda db: db.execute(EMPTY_JOURNAL).fetchall())
+        await keep(journal, *(past_call(arguments={"text": "x" * 3000}) for _ in range(count)))
+    written = (tmp_path / f"{HISTORY_FILE}-wal").stat().st_size
+    assert len(await kept(store)) < 400, "older ones were removed"
+    assert 150_000 < written < 300_000, "the pages of removed texts are written together with the new ones"
 
 
 async def test_filters_pages_and_ids_agree_with_a_look_at_each_call(tmp_path: Path) -> None:

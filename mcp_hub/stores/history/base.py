@@ -69,6 +69,10 @@ class HistoryLimits(msgspec.Struct, frozen=True):
     def batch(self) -> int:
         return min(512, max(self.calls // 16, 1))
 
+    def is_open(self, key: "BatchKey", texts: int) -> bool:
+        """Whether a batch with so many bytes of texts still grows."""
+        return key.calls < self.batch and key.last - key.first < self.span and texts < self.size // 16
+
 
 class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Texts shared by calls of one tool, client and outcome.

@@ -15,7 +15,7 @@ from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Failed
 from mcp_hub.files import HISTORY_FILE
-from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, LostCalls, batch_of, encode
+from mcp_hub.stores.history.base import Batch, HistoryLimits, HistoryStore, LostCalls, batch_of, encode
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, percentile, scanned, within
 from mcp_hub.types import CallId
@@ -140,6 +140,31 @@ async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path,
     await store.close()
 
 
+async def test_damage_that_a_look_finds_is_told_from_then_on(tmp_path: Path) -> None:
+    """By a command that ends at once, and by a hub whose batch is open."""
+    for hub in ("", "in_b"):
+        store = history_file(tmp_path, hub)
+        journal = new_journal(store, hub=hub)
+        if hub:
+            await keep(journal, past_call(arguments={"n": 1}))
+            await store._stop()
+        else:
+            await (await filled(tmp_path)).close()
+        (tmp_path / HISTORY_FILE).write_bytes(b"no database" * 2000)
+        assert await numbers_in(store) == []
+        if hub:
+            await keep(journal, past_call(arguments={"n": 2}))
+            assert journal.failing == "" and await numbers_in(store) == [2]
+        assert [loss.kind for loss in await store.losses()] == ["damaged"]
+        await store.close()
+        later = history_file(tmp_path, "in_c")
+        assert [loss.kind for loss in await later.losses()] == ["damaged"]
+        await later.clear(LostCalls("cleared", 5.0))
+        await later.close()
+        for path in beside(tmp_path):
+            path.unlink()
+
+
 async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path) -> None:
     store = history_file(tmp_path)
     journal = new_journal(store, limits=HistoryLimits(calls=160))  # ten calls in a batch
@@ -154,6 +179,8 @@ async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path
     store = history_file(tmp_path, "in_b")
     assert await arguments_in(store) == [*(f'{{"n":{n}}}' for n in range(10)), *[""] * 10]
     assert [(loss.kind, loss.count) for loss in await store.losses()] == [("damaged", 10)]
+    await store.clear(LostCalls("cleared", 5.0))
+    assert [loss.kind for loss in await store.losses()] == ["cleared"]
 
 
 ODD_BATCHES = (
@@ -270,6 +297,27 @@ async def test_size_is_bounded(tmp_path: Path) -> None:
     assert store._worker is not None
     await store._worker.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
     assert sum(path.stat().st_size for path in beside(tmp_path)) < 2 << 20 and await kept(store)
+
+
+LARGE = {"text": ["x" * 3000] * 20}
+
+
+async def test_calls_larger_than_the_bound_stay_until_newer_ones_come(tmp_path: Path) -> None:
+    journal = new_journal(store := history_file(tmp_path), limits=(limits := HistoryLimits(size=1 << 20)))
+    for n in range(3):
+        await keep(journal, *(past_call(str(n), LARGE) for _ in range(30)))
+        await store.write(Batch("in_a", 0), 0, b"", (), limits)
+        assert [call.group.tool for call in await kept(store)] == [str(n)] * 30
+    await keep(journal, past_call("small"))
+    assert [call.group.tool for call in await kept(store)] == ["small"]
+
+
+async def test_calls_leave_a_full_file_a_few_at_a_time(tmp_path: Path) -> None:
+    journal, counts = new_journal(store := history_file(tmp_path), limits=HistoryLimits(size=4 << 20)), []
+    for _ in range(150):
+        await keep(journal, past_call(arguments=LARGE))
+        counts.append(len(await kept(store)))
+    assert min(counts[70:]) >= 50 and max(counts) < 80
 
 
 async def test_filters_pages_and_ids_agree_with_a_look_at_each_call(tmp_path: Path) -> None:

@@ -154,6 +154,12 @@ class Portion:
     def durable_ids(self) -> list[str]:
         return [cast(str, self.facts[index * _FACTS]) for index in self.durable]
 
+    def tool_errors(self, places: Sequence[int]) -> list[int]:
+        """Numbers within `places` of calls whose results are errors."""
+        are_errors = [outcome == Outcome.TOOL_ERROR for _, outcome in self.groups.firsts]
+        every = self.groups.spread(are_errors, len(self)) if any(are_errors) else ()
+        return [number for number, index in enumerate(places) if every[index]] if every else []
+
     def put_running(self, record: CallRecord, time: float) -> None:
         """Adds a running call, as the only one, that its hub has not ended."""
         call, times = record.call, record.times

@@ -109,7 +109,10 @@ async def test_arguments_results_and_reasons_are_kept_as_the_setting_says(told: 
     )
     await keep(journal, past_call(arguments={"a": 1}), past_call(arguments={"a": 1}, ending=failure))
     await keep(journal, past_call("file:///a", method="resources/read"), past_call("b", ending=Failed(relayed)))
-    good, bad, read, of_server = await kept(store)
+    result = b'{"content":[{"type":"text","text":"no such row"}],"isError":true}'
+    await keep(journal, past_call(), past_call(arguments={"a": 1}, ending=Completed(result)))
+    good, bad, read, of_server, _, error = await kept(store)
+    assert (error.group.status, error.code, error.message) == ("tool_error", "", told.message)
     [texts, again, _] = await texts_of(store, [good, bad, read])
     assert (texts[1], bad.code, bad.message) == (told.result, "internal_error", told.message)
     assert (of_server.code, of_server.message) == ("tool_error", told.message), "as the event of a stream says"

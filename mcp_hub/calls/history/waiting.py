@@ -265,5 +265,7 @@ class CallQueue:
         portions, dropped, ids = [*self._sealed, self._open], self._dropped, self._dropped_ids
         self._sealed, self._open = [], Portion(has_texts=self.keeps_texts)
         self._dropped, self._next, self._dropped_ids = 0, 1, []
+        self.begun.set()  # somebody else may wait for them
+        self.full.set()
         self.begun, self.full = anyio.Event(), anyio.Event()
         return [portion for portion in portions if portion.facts], dropped, ids

@@ -32,6 +32,7 @@ from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import texts_of
 from tests.unit.calls.past import EVERYTHING, Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
 from tests.unit.wire.raw_lines import group
+from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -335,6 +336,20 @@ async def test_calls_are_written_once_that_works_though_no_other_call_comes(monk
             while not await kept(store):
                 await anyio.lowlevel.checkpoint()
     assert journal.failing == ""
+
+
+async def test_calls_are_written_after_another_task_has_written_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one that removes all before."""
+    monkeypatch.setattr(journals, "PACE", 0.02)
+    journal = new_journal(store := history_file(None))
+    async with group() as tasks:
+        tasks.start_soon(journal.run)
+        await anyio.wait_all_tasks_blocked()
+        await journal.flush()
+        end(journal, [past_call()])
+        with anyio.fail_after(WAIT):
+            while not await kept(store):
+                await anyio.lowlevel.checkpoint()
 
 
 async def test_batch_that_is_refused_holds_up_no_other_one() -> None:

@@ -237,7 +237,7 @@ def _cut(limit: int, *texts: str) -> Iterable[str]:
 def reason_of(ending: Ending) -> str:
     """A failure's or cancellation's reason, or the text of a result with an error; masked and cut."""
     if isinstance(ending, Completed):
-        return first_text(hide_start(ending.result, _BEGINNING)[0])
+        return first_text(hide_start(memoryview(ending.result), _BEGINNING)[0])
     if isinstance(ending, Cancelled):
         return hide_head(ending.reason or "", _TEXT)
     return hide_head(ending.error.message, _TEXT) if isinstance(ending, Failed) else ""

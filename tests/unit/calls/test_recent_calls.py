@@ -107,7 +107,7 @@ def test_result_with_an_error_says_its_first_text() -> None:
     learn(["hunter22"])
     recent = RecentCalls()
     for result, text in TOOL_ERRORS:
-        recent.ended(ended(ending=Completed(result.encode())), Outcome.TOOL_ERROR, 6)
+        recent.ended(ended(ending=Completed(msgspec.Raw(result.encode()))), Outcome.TOOL_ERROR, 6)
         assert recent.newest()[0].message == text
     for cut in range(1000, 1040):  # within an escape at the end of what is searched
         text = '{"content":[{"text":"' + "." * (cut - 24) + "\\ud83d\\ude00" * 9

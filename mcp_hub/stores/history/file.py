@@ -48,16 +48,14 @@ _FORMAT: Final = FileFormat(
     """
 CREATE TABLE batches (
     number INTEGER PRIMARY KEY, hub TEXT NOT NULL, base INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
-    calls INTEGER NOT NULL
-);
+    calls INTEGER NOT NULL);
 CREATE UNIQUE INDEX batches_key ON batches (hub, base);
 CREATE TABLE heads (number INTEGER PRIMARY KEY, head BLOB NOT NULL);
 CREATE TABLE texts (place INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE runs (hub TEXT PRIMARY KEY, written REAL NOT NULL);
 CREATE TABLE losses (
     number INTEGER PRIMARY KEY, kind TEXT NOT NULL, at REAL NOT NULL, hub TEXT NOT NULL, count INTEGER NOT NULL,
-    reason TEXT NOT NULL
-);
+    reason TEXT NOT NULL);
 """,
     page=1 << 14,
 )
@@ -80,8 +78,10 @@ _OLDEST: Final = (
 )
 _PUT_TEXTS: Final = "INSERT OR REPLACE INTO texts (place, body) VALUES (?, ?)"
 _TEXTS_AT: Final = (  # one statement: numbers of removed batches are used again
-    f"SELECT place - (number << {_BITS}), body FROM batches JOIN texts ON place >= number << {_BITS}"
-    f" AND place <= (number << {_BITS}) + ?3 WHERE hub = ?1 AND base = ?2 ORDER BY place DESC LIMIT 1"
+    f"WITH row AS (SELECT number << {_BITS} AS start, calls FROM batches WHERE hub = ?1 AND base = ?2)"
+    " SELECT place - start, coalesce((SELECT min(place) - start FROM texts WHERE place > at.place"
+    " AND place < start + calls), calls), body FROM row, texts AS at WHERE place >= start AND place <= start + ?3"
+    " ORDER BY place DESC LIMIT 1"
 )
 _CLOSING: Final = 1.0  # seconds that closing may take
 _DAMAGED: Final = "A record of the file is damaged."
@@ -348,8 +348,8 @@ def _texts(db: Connection, key: BatchKey, indexes: Sequence[int]) -> dict[int, C
     texts_by_index: dict[int, CallTexts] = {}
     for index in sorted(indexes, reverse=True):
         at = (key.hub, key.base, index)
-        for start, body in db.execute(_TEXTS_AT, at).fetchall() if index not in texts_by_index else ():
-            texts_by_index |= {start + number: texts for number, texts in enumerate(texts_of_body(body))}
+        for start, end, body in db.execute(_TEXTS_AT, at).fetchall() if index not in texts_by_index else ():
+            texts_by_index |= enumerate(texts_of_body(body, end - start), start)
     return texts_by_index
 
 

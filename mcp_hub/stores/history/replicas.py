@@ -210,7 +210,7 @@ class RedisHistory:
         return {
             start + number: texts
             for start, body in zip(text_starts, bodies, strict=True)
-            for number, texts in enumerate(texts_of_body(body))
+            for number, texts in enumerate(texts_of_body(body, key.calls - start))
         }
 
     async def losses(self) -> list[LostCalls]:

@@ -140,29 +140,18 @@ async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path,
     await store.close()
 
 
-async def test_damage_that_a_look_finds_is_told_from_then_on(tmp_path: Path) -> None:
-    """By a command that ends at once, and by a hub whose batch is open."""
-    for hub in ("", "in_b"):
-        store = history_file(tmp_path, hub)
-        journal = new_journal(store, hub=hub)
-        if hub:
-            await keep(journal, past_call(arguments={"n": 1}))
-            await store._stop()
-        else:
-            await (await filled(tmp_path)).close()
-        (tmp_path / HISTORY_FILE).write_bytes(b"no database" * 2000)
-        assert await numbers_in(store) == []
-        if hub:
-            await keep(journal, past_call(arguments={"n": 2}))
-            assert journal.failing == "" and await numbers_in(store) == [2]
-        assert [loss.kind for loss in await store.losses()] == ["damaged"]
-        await store.close()
-        later = history_file(tmp_path, "in_c")
-        assert [loss.kind for loss in await later.losses()] == ["damaged"]
-        await later.clear(LostCalls("cleared", 5.0))
-        await later.close()
-        for path in beside(tmp_path):
-            path.unlink()
+@pytest.mark.parametrize("hub", ["", "in_b"], ids=["a command", "a hub whose batch is open"])
+async def test_damage_that_a_look_finds_is_told_from_then_on(tmp_path: Path, hub: str) -> None:
+    store = history_file(tmp_path, hub)
+    await keep(journal := new_journal(store, hub=hub), past_call(arguments={"n": 1}))
+    await store.close()
+    (tmp_path / HISTORY_FILE).write_bytes(b"no database" * 2000)
+    assert await numbers_in(store) == []
+    if hub:
+        await keep(journal, past_call(arguments={"n": 2}))
+    assert [loss.kind for loss in await store.losses()] == ["damaged"]
+    await store.close()
+    assert [loss.kind for loss in await history_file(tmp_path, "in_c").losses()] == ["damaged"]
 
 
 async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path) -> None:
@@ -181,6 +170,21 @@ async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path
     assert [(loss.kind, loss.count) for loss in await store.losses()] == [("damaged", 10)]
     await store.clear(LostCalls("cleared", 5.0))
     assert [loss.kind for loss in await store.losses()] == ["cleared"]
+
+
+@pytest.mark.parametrize("zeros", [1, 2, 40])
+async def test_texts_with_damage_are_never_those_of_another_call(tmp_path: Path, zeros: int) -> None:
+    journal = new_journal(store := history_file(tmp_path))
+    for start in (0, 4, 8):
+        await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 4)))
+    damaged = f"substr(body, 1, 3) || zeroblob({zeros}) || substr(body, {4 + zeros})"
+    rows_of(tmp_path / HISTORY_FILE, f"UPDATE texts SET body = CAST({damaged} AS BLOB) WHERE place & 65535 = 4")
+    assert await arguments_in(store) == [
+        *(f'{{"n":{n}}}' for n in range(4)),
+        *[""] * 4,
+        *(f'{{"n":{n}}}' for n in range(8, 12)),
+    ]
+    await store.close()
 
 
 ODD_BATCHES = (

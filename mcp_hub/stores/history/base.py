@@ -294,10 +294,10 @@ def is_moment(seconds: object) -> bool:
     return isinstance(seconds, float | int) and 0 <= seconds < _LAST
 
 
-def texts_of_body(body: object, most: int) -> list[CallTexts]:
+def texts_of_body(body: object, limit: int) -> list[CallTexts]:
     """Texts of each call in `texts` of one write of at most so many; none if it is damaged: they could be others'."""
     fields = body.decode("utf-8", "replace").split("\0") if isinstance(body, bytes) else []
-    is_sound = len(fields) % 2 == 0 and len(fields) <= 2 * most
+    is_sound = len(fields) % 2 == 0 and len(fields) <= 2 * limit
     return list(zip(fields[0::2], fields[1::2], strict=True)) if is_sound else []
 
 

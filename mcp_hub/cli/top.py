@@ -34,7 +34,7 @@ _STYLES: Final = {
     **dict.fromkeys(("ready", "completed"), "green"),
     **dict.fromkeys(("starting", "draining", "working"), "blue"),
     **dict.fromkeys(("backing_off", "input_required"), "yellow"),
-    **dict.fromkeys(("failed", "incompatible", "tool_error"), "red"),
+    **dict.fromkeys(("failed", "incompatible", "tool_error", "timed_out"), "red"),
 }
 _SHOWN: Final = {"input_required": "asks", "working": "running", "completed": "done"}
 _TEXT: Final = 160

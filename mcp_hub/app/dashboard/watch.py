@@ -41,7 +41,7 @@ from mcp_hub.types import OWN, CallId, Kind
 
 _STORED: Final = 500
 """Stored streams shown beside this process's calls."""
-_WITH_REASON: Final = ("failed", "cancelled")
+_WITH_REASON: Final = ("failed", "cancelled", "tool_error")
 _PATIENCE: Final = 2.0
 """Seconds to read failure reasons from the store."""
 _WRITTEN: Final = 130.0

@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from mcp_hub.call import Call
-from mcp_hub.calls.history.recent import shown_principal
+from mcp_hub.calls.history.recent import first_text, shown_principal
 from mcp_hub.calls.history.waiting import MOST_DECODED, VALUE, Portion
 from mcp_hub.calls.metering import Outcome
 from mcp_hub.calls.reading.stored import exported_name, own_name
@@ -168,7 +168,7 @@ class BatchMaker:
             hub=self.hub, base=base, groups="\n".join(lines), marks=array("H", _at(marks, places)).tobytes(),
             ids=" ".join(_at(ids, places)), ended=ended, took=took, waited=waited,
             sizes=_sizes(portion, places, rules.keeping),
-            flags=bytes(_at(flags, places)), notes=_notes(portion.endings, places, rules.keeping),
+            flags=bytes(_at(flags, places)), notes=_notes(portion, places, rules.keeping, texts),
         )  # fmt: skip
         return [(batch, texts)]
 
@@ -312,10 +312,14 @@ def _is_same(default: object, value: object) -> bool:
     return msgspec.json.encode(default, order="sorted") == msgspec.json.encode(value, order="sorted")
 
 
-def _notes(endings: Mapping[int, Ending], places: Sequence[int], keeping: Keeping) -> dict[int, tuple[str, str]]:
-    if not endings:
-        return {}
-    return {number: _note(endings[index], keeping) for number, index in enumerate(places) if index in endings}
+def _notes(portion: Portion, places: Sequence[int], keeping: Keeping, texts: bytes) -> dict[int, tuple[str, str]]:
+    notes, endings = dict[int, tuple[str, str]](), portion.endings
+    if endings:
+        notes = {number: _note(endings[index], keeping) for number, index in enumerate(places) if index in endings}
+    if keeping == "full" and texts and (errors := portion.tool_errors(places)):
+        results = texts.decode().split(_BETWEEN)[1::2]
+        notes |= {number: ("", first_text(results[number])) for number in errors}
+    return notes
 
 
 def _note(ending: Ending, keeping: Keeping) -> tuple[str, str]:

@@ -261,6 +261,7 @@ class _Writer:
         self.losses: list[LostCalls] = []
         self._hub = hub
         self._open: Batch | None = None
+        self._open_bytes = 0
         self._unwritten: list[tuple[Batch, bytes]] = []
         self._running = _UnwrittenChanges()
         self._is_registered = False
@@ -328,10 +329,11 @@ class _Writer:
         else:
             whole = batch if self._open is None else self._open.extended(batch)
             if not await self.store.write(whole, len(batch), texts, losses, limits, running):
-                whole = batch  # the calls before are gone
+                whole, self._open_bytes = batch, 0  # the calls before are gone
                 await self.store.write(batch, len(batch), texts, losses, limits, running)
-            key = whole.key
-            self._open = whole if key.calls < limits.batch and key.last - key.first < limits.span else None
+            self._open_bytes += len(texts)
+            is_open = limits.is_open(whole.key, self._open_bytes)
+            self._open, self._open_bytes = (whole, self._open_bytes) if is_open else (None, 0)
         del self.losses[: len(losses)]
         self._running.written(running)
         self._is_registered = True

@@ -1,10 +1,11 @@
 """Recently ended and running calls, each as one `CallSummary`."""
 
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -13,9 +14,9 @@ from mcp_hub.calls.progress import question_text
 from mcp_hub.calls.reading.stored import exported_name
 from mcp_hub.calls.runner import QUIET, CallRecord, newest_progress
 from mcp_hub.clock import wall_time
-from mcp_hub.events import Cancelled, Ending, Failed
+from mcp_hub.events import Cancelled, Completed, Ending, Failed
 from mcp_hub.ids import new_session_id
-from mcp_hub.masking import hide_head
+from mcp_hub.masking import hide_head, hide_start
 from mcp_hub.protocol.rest.overview import CallSummary
 from mcp_hub.types import Status, plural
 
@@ -35,14 +36,22 @@ _TEXTS: Final = _MOST_BYTES // MOST - _EACH
 _SHORT: Final = _TEXTS // 4
 _PRINCIPAL: Final = 80
 """Characters of a principal shown whole."""
-_STATUS: Final[tuple[Status, ...]] = ("completed", "tool_error", "failed", "cancelled", "failed")
+_STATUS: Final[tuple[Status | Literal["timed_out"], ...]] = (
+    "completed", "tool_error", "failed", "cancelled", "timed_out",
+)  # fmt: skip
 """By outcome."""
 _decode_text = msgspec.json.Decoder(str).decode
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[CallSummary]).decode
 _STEADY: Final = 1.0
 """Seconds for which both clocks are taken to run alike."""
-_DONE: Final = (Outcome.OK, Outcome.TOOL_ERROR)
+_OK: Final = Outcome.OK
+_BEGINNING: Final = 1024
+"""Characters of a result that are searched for its first text."""
+_HEX: Final = "[0-9a-fA-F]"
+_FIRST_TEXT: Final = re.compile(
+    rf'"text"\s*:\s*"((?:[^"\\]|\\[^u]|\\u[dD][89abAB]{_HEX}{{2}}\\u{_HEX}{{4}}|\\u(?![dD][89abAB]){_HEX}{{4}})*)'
+)  # up to an escape that is cut
 
 
 class RecentCalls:
@@ -76,7 +85,9 @@ class RecentCalls:
             name = _decode_text(raw) if isinstance(raw, msgspec.Raw) else exported_name(call)
         except msgspec.DecodeError:
             name = ""
-        why = "" if outcome in _DONE else reason_of(record.log.ending)
+        if call.method != "tools/call":  # a URI may have a secret
+            name = hide_head(name, _TEXT)
+        why = "" if outcome is _OK else reason_of(record.log.ending)
         if len(principal) > _PRINCIPAL:
             principal = shown_principal(principal)
         if why or len(name) > _SHORT:
@@ -224,7 +235,18 @@ def _cut(limit: int, *texts: str) -> Iterable[str]:
 
 
 def reason_of(ending: Ending) -> str:
-    """A failure's or cancellation's reason, masked and cut."""
+    """A failure's or cancellation's reason, or the text of a result with an error; masked and cut."""
+    if isinstance(ending, Completed):
+        return first_text(hide_start(memoryview(ending.result), _BEGINNING)[0])
     if isinstance(ending, Cancelled):
         return hide_head(ending.reason or "", _TEXT)
     return hide_head(ending.error.message, _TEXT) if isinstance(ending, Failed) else ""
+
+
+def first_text(result: str) -> str:
+    """The beginning of the first text in a masked result, of which only the beginning may be there."""
+    match = _FIRST_TEXT.search(result[:_BEGINNING], max(result.find('"content"'), 0))
+    try:
+        return "" if match is None else hide_head(_decode_text(f'"{match[1]}"'), _TEXT)
+    except msgspec.DecodeError:
+        return ""

@@ -154,6 +154,12 @@ class Portion:
     def durable_ids(self) -> list[str]:
         return [cast(str, self.facts[index * _FACTS]) for index in self.durable]
 
+    def tool_errors(self, places: Sequence[int]) -> list[int]:
+        """Numbers within `places` of calls whose results are errors."""
+        are_errors = [outcome == Outcome.TOOL_ERROR for _, outcome in self.groups.firsts]
+        every = self.groups.spread(are_errors, len(self)) if any(are_errors) else ()
+        return [number for number, index in enumerate(places) if every[index]] if every else []
+
     def put_running(self, record: CallRecord, time: float) -> None:
         """Adds a running call, as the only one, that its hub has not ended."""
         call, times = record.call, record.times
@@ -259,5 +265,7 @@ class CallQueue:
         portions, dropped, ids = [*self._sealed, self._open], self._dropped, self._dropped_ids
         self._sealed, self._open = [], Portion(has_texts=self.keeps_texts)
         self._dropped, self._next, self._dropped_ids = 0, 1, []
+        self.begun.set()  # somebody else may wait for them
+        self.full.set()
         self.begun, self.full = anyio.Event(), anyio.Event()
         return [portion for portion in portions if portion.facts], dropped, ids

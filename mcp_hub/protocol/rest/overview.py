@@ -16,8 +16,8 @@ class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
     """A call. `at` is its start in Unix seconds, `took` seconds so far or in all.
 
     `name` is as called, `client` as the client names itself. `stream`: it has a durable stream. `message` is the last
-    progress or the failure, `question` the oldest open one. `waits_for`, such as `slow_tool of Cursor`, is set while
-    `waiting` since `waits_since` (Unix seconds). Texts are masked and cut.
+    progress, the failure or a tool's error, `question` the oldest open one. `waits_for`, such as `slow_tool of Cursor`,
+    is set while `waiting` since `waits_since` (Unix seconds). Texts are masked and cut.
     """
 
     id: str
@@ -25,7 +25,7 @@ class CallSummary(Struct, frozen=True, gc=False, omit_defaults=True):
     name: str
     method: str
     principal: str
-    status: Status | Literal["waiting"]
+    status: Status | Literal["waiting", "timed_out"]
     at: float
     took: float
     client: str = ""

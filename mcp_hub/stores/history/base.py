@@ -69,6 +69,10 @@ class HistoryLimits(msgspec.Struct, frozen=True):
     def batch(self) -> int:
         return min(512, max(self.calls // 16, 1))
 
+    def is_open(self, key: "BatchKey", texts: int) -> bool:
+        """Whether a batch with so many bytes of texts still grows."""
+        return key.calls < self.batch and key.last - key.first < self.span and texts < self.size // 16
+
 
 class CallGroup(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Texts shared by calls of one tool, client and outcome.
@@ -290,10 +294,11 @@ def is_moment(seconds: object) -> bool:
     return isinstance(seconds, float | int) and 0 <= seconds < _LAST
 
 
-def texts_of_body(body: object) -> list[CallTexts]:
-    """Texts of each call in `texts` of one write."""
+def texts_of_body(body: object, limit: int) -> list[CallTexts]:
+    """Texts of each call in `texts` of one write of at most so many; none if it is damaged: they could be others'."""
     fields = body.decode("utf-8", "replace").split("\0") if isinstance(body, bytes) else []
-    return list(zip(fields[0::2], fields[1::2], strict=False))
+    is_sound = len(fields) % 2 == 0 and len(fields) <= 2 * limit
+    return list(zip(fields[0::2], fields[1::2], strict=True)) if is_sound else []
 
 
 def _is_sound(batch: Batch) -> bool:

@@ -48,21 +48,18 @@ _FORMAT: Final = FileFormat(
     """
 CREATE TABLE batches (
     number INTEGER PRIMARY KEY, hub TEXT NOT NULL, base INTEGER NOT NULL, first REAL NOT NULL, last REAL NOT NULL,
-    calls INTEGER NOT NULL
-);
+    calls INTEGER NOT NULL);
 CREATE UNIQUE INDEX batches_key ON batches (hub, base);
 CREATE TABLE heads (number INTEGER PRIMARY KEY, head BLOB NOT NULL);
 CREATE TABLE texts (place INTEGER PRIMARY KEY, body BLOB NOT NULL);
 CREATE TABLE runs (hub TEXT PRIMARY KEY, written REAL NOT NULL);
 CREATE TABLE losses (
     number INTEGER PRIMARY KEY, kind TEXT NOT NULL, at REAL NOT NULL, hub TEXT NOT NULL, count INTEGER NOT NULL,
-    reason TEXT NOT NULL
-);
+    reason TEXT NOT NULL);
 """,
     page=1 << 14,
 )
-_BITS: Final = 16
-"""Bits of `texts.place` for the index of the first call; the batch's number is above them."""
+_BITS: Final = 16  # of `texts.place`, for the index of the first call; the batch's number is above them
 _NEXT: Final = (
     f"SELECT number + 1 FROM batches AS each WHERE number BETWEEN 0 AND {HIGHEST_NUMBER - 1} AND NOT EXISTS"
     " (SELECT 1 FROM batches WHERE number = each.number + 1) ORDER BY number DESC LIMIT 1"
@@ -80,8 +77,13 @@ _OLDEST: Final = (
     f" WHERE {SOUND_ROW} AND ({_PAST} OR last < ? OR ?) ORDER BY last LIMIT 64"
 )
 _PUT_TEXTS: Final = "INSERT OR REPLACE INTO texts (place, body) VALUES (?, ?)"
-_CLOSING: Final = 1.0
-"""Seconds that closing may take."""
+_TEXTS_AT: Final = (  # one statement: numbers of removed batches are used again
+    f"WITH row AS (SELECT number << {_BITS} AS start, calls FROM batches WHERE hub = ?1 AND base = ?2)"
+    " SELECT place - start, coalesce((SELECT min(place) - start FROM texts WHERE place > at.place"
+    " AND place < start + calls), calls), body FROM row, texts AS at WHERE place >= start AND place <= start + ?3"
+    " ORDER BY place DESC LIMIT 1"
+)
+_CLOSING: Final = 1.0  # seconds that closing may take
 _DAMAGED: Final = "A record of the file is damaged."
 _FREE: Final = 256  # free pages that may stay in the file
 _ROW: Final = 1 << 16  # bytes for rows and parts of pages beside new texts
@@ -119,10 +121,8 @@ class HistoryFile:
         self._lock = anyio.Lock(fast_acquire=True)
         self._transactions: WriteTransactions | None = None
         self._worker: Worker | None = None
-        self._losses: list[LostCalls] = []
-        """About the file itself, to be written next."""
-        self._damaged: dict[BatchKey, LostCalls] = {}
-        """Batches that could not be read."""
+        self._losses: list[LostCalls] = []  # about the file itself, to be stored next
+        self._damaged: dict[BatchKey, LostCalls] = {}  # batches that could not be read
 
     @property
     def location(self) -> str:
@@ -136,11 +136,8 @@ class HistoryFile:
         self, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls], limits: HistoryLimits,
         running: RunningChange = NO_CHANGE,
     ) -> bool:  # fmt: skip
-        added = [*self._losses, *losses]
-        run = partial(self._write, batch=batch, fresh=fresh, texts=texts, losses=added, limits=limits, running=running)
-        is_written = await self._ask(run, writes=True)
-        del self._losses[: len(added) - len(losses)]
-        return is_written
+        run = partial(self._write, batch=batch, fresh=fresh, texts=texts, losses=losses, limits=limits, running=running)
+        return await self._ask(run, writes=True)
 
     async def index(self) -> list[BatchKey]:
         return await self._read(self._past, [])
@@ -164,7 +161,7 @@ class HistoryFile:
         if not self._is_there():
             return 0
         count = await self._ask(partial(self._clear, loss=loss), writes=True)
-        self._losses.clear()
+        self._damaged.clear()
         await self._ask(_shrink)
         return count
 
@@ -200,6 +197,7 @@ class HistoryFile:
         for _ in range(2):
             async with self._lock:
                 worker = self._worker or await self._started()
+                await self._note_losses(worker)
             try:
                 return await worker.ask(run, writes=writes)
             except _Moved:
@@ -209,6 +207,14 @@ class HistoryFile:
                     raise
                 await self._set_aside(worker, fault)
         raise StoreFault("unusable", f"history {self.location}: is replaced again and again")
+
+    async def _note_losses(self, worker: Worker) -> None:
+        losses, self._losses = self._losses, []
+        try:
+            if losses:
+                await worker.ask(partial(_add_losses, losses=losses), writes=True)
+        except StoreError:
+            self._losses = losses
 
     async def _started(self) -> Worker:
         factory = _InMemory if self._is_in_memory else WriteTransactions
@@ -304,8 +310,8 @@ class HistoryFile:
 
     def _stored_losses(self, db: Connection) -> list[LostCalls]:
         rows = db.execute("SELECT kind, at, hub, count, reason FROM losses ORDER BY number DESC").fetchall()
-        losses = [*_killed_hubs(db, self._hub, self._is_gone), *(LostCalls(*row) for row in rows)]
-        return [*filter(is_sound_loss, losses)]
+        killed = _killed_hubs(db, self._hub, self._is_gone)
+        return [*filter(is_sound_loss, [*killed, *(LostCalls(*row) for row in rows)])]
 
 
 def _put(db: Connection, batch: Batch, is_known: bool) -> int | None:
@@ -339,17 +345,11 @@ def _scan(db: Connection, keys: Sequence[BatchKey], extract: Callable[[Batch], T
 
 
 def _texts(db: Connection, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:
-    row = db.execute("SELECT number FROM batches WHERE hub = ? AND base = ?", (key.hub, key.base)).fetchone()
-    if row is None:
-        return {}
     texts_by_index: dict[int, CallTexts] = {}
-    first = row[0] << _BITS
-    chosen = "SELECT place, body FROM texts WHERE place >= ? AND place <= ? ORDER BY place DESC LIMIT 1"
     for index in sorted(indexes, reverse=True):
-        stored = None if index in texts_by_index else db.execute(chosen, (first, first + index)).fetchone()
-        if stored is not None:
-            start = stored[0] - first
-            texts_by_index |= {start + number: texts for number, texts in enumerate(texts_of_body(stored[1]))}
+        at = (key.hub, key.base, index)
+        for start, end, body in db.execute(_TEXTS_AT, at).fetchall() if index not in texts_by_index else ():
+            texts_by_index |= enumerate(texts_of_body(body, end - start), start)
     return texts_by_index
 
 
@@ -373,9 +373,8 @@ def _remove(db: Connection, number: int) -> None:
 
 
 def _remove_running(db: Connection, bases: Collection[int]) -> None:
-    chosen = "SELECT number, base FROM batches WHERE base >= ?"
-    removed = [number for number, base in db.execute(chosen, (RUNNING,)) if base in bases] if bases else []
-    for number in removed:
+    rows = db.execute("SELECT number, base FROM batches WHERE base >= ?", (RUNNING,)).fetchall() if bases else ()
+    for number in [number for number, base in rows if base in bases]:
         _remove(db, number)
 
 
@@ -389,8 +388,9 @@ def _prune(db: Connection, limits: HistoryLimits, now: float, coming: tuple[int,
         return
     oldest = db.execute(_OLDEST, (now - limits.keep, used > limits.size)).fetchall()
     for number, last, count in oldest:
-        if last >= now - limits.keep and calls - count < limits.calls and used <= limits.size:
-            break
+        has_room = used <= limits.size or count == calls > 0  # the newest calls stay, however large
+        if last >= now - limits.keep and calls - count < limits.calls and has_room:
+            continue
         _remove(db, number)
         calls, used = calls - count, used_bytes(db) + coming[1]
 

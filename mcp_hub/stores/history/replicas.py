@@ -153,7 +153,8 @@ class RedisHistory:
         calls, size = sum(batch.calls for batch in batches.values()), sum(batch.size for batch in batches.values())
         gone: list[str] = []
         for field, batch in sorted(batches.items(), key=lambda item: item[1].last)[:_AT_ONCE]:
-            if batch.last >= now - limits.keep and calls - batch.calls < limits.calls and size <= limits.size:
+            has_room = size <= limits.size or batch.calls == calls  # the newest calls stay, however large
+            if batch.last >= now - limits.keep and calls - batch.calls < limits.calls and has_room:
                 break
             gone.append(field)
             calls, size = calls - batch.calls, size - batch.size
@@ -209,7 +210,7 @@ class RedisHistory:
         return {
             start + number: texts
             for start, body in zip(text_starts, bodies, strict=True)
-            for number, texts in enumerate(texts_of_body(body))
+            for number, texts in enumerate(texts_of_body(body, key.calls - start))
         }
 
     async def losses(self) -> list[LostCalls]:

@@ -32,6 +32,7 @@ from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import texts_of
 from tests.unit.calls.past import EVERYTHING, Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
 from tests.unit.wire.raw_lines import group
+from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -109,7 +110,10 @@ async def test_arguments_results_and_reasons_are_kept_as_the_setting_says(told: 
     )
     await keep(journal, past_call(arguments={"a": 1}), past_call(arguments={"a": 1}, ending=failure))
     await keep(journal, past_call("file:///a", method="resources/read"), past_call("b", ending=Failed(relayed)))
-    good, bad, read, of_server = await kept(store)
+    result = b'{"content":[{"type":"text","text":"no such row"}],"isError":true}'
+    await keep(journal, past_call(), past_call(arguments={"a": 1}, ending=Completed(result)))
+    good, bad, read, of_server, _, error = await kept(store)
+    assert (error.group.status, error.code, error.message) == ("tool_error", "", told.message)
     [texts, again, _] = await texts_of(store, [good, bad, read])
     assert (texts[1], bad.code, bad.message) == (told.result, "internal_error", told.message)
     assert (of_server.code, of_server.message) == ("tool_error", told.message), "as the event of a stream says"
@@ -332,6 +336,20 @@ async def test_calls_are_written_once_that_works_though_no_other_call_comes(monk
             while not await kept(store):
                 await anyio.lowlevel.checkpoint()
     assert journal.failing == ""
+
+
+async def test_calls_are_written_after_another_task_has_written_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as one that removes all before."""
+    monkeypatch.setattr(journals, "PACE", 0.02)
+    journal = new_journal(store := history_file(None))
+    async with group() as tasks:
+        tasks.start_soon(journal.run)
+        await anyio.wait_all_tasks_blocked()
+        await journal.flush()
+        end(journal, [past_call()])
+        with anyio.fail_after(WAIT):
+            while not await kept(store):
+                await anyio.lowlevel.checkpoint()
 
 
 async def test_batch_that_is_refused_holds_up_no_other_one() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from mcp_hub.call import Call, CallingClient
 from mcp_hub.calls.coalesce import LAG
-from mcp_hub.calls.history.recent import RecentCalls, shown_principal
+from mcp_hub.calls.history.recent import RecentCalls, first_text, shown_principal
 from mcp_hub.calls.metering import Meters, MethodFigures, Outcome, outcome_of
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
@@ -21,10 +21,10 @@ from mcp_hub.types import Era
 from tests.unit.fakes import HandClock, unused
 
 
-def begun(name: str, principal: str = "p", session: str = "s") -> CallRecord:
+def begun(name: str, principal: str = "p", session: str = "s", method: str = "tools/call") -> CallRecord:
     asked = msgspec.Raw(msgspec.json.encode(name))
     call = Call(
-        new_call_id(), "a", "tools/call", {}, {}, session, principal, Era.MODERN, {}, exported_name=asked,
+        new_call_id(), "a", method, {}, {}, session, principal, Era.MODERN, {}, exported_name=asked,
         client=CallingClient(session.capitalize()),
     )  # fmt: skip
     record = new_record(call, cast("object", None), TimeLimits(1, 1), HandClock(5.0))  # type: ignore[arg-type]  # never run
@@ -74,8 +74,44 @@ def test_a_failure_says_why_without_secrets() -> None:
     recent = RecentCalls()
     recent.ended(ended(ending=Failed(RpcError("no such row: hunter22"))), Outcome.RPC_ERROR, 6)
     recent.ended(ended(ending=Cancelled("enough")), Outcome.CANCELLED, 6)
+    read = begun("file:///hunter22/a", method="resources/read")
+    read.log.append(Completed(b"{}"))
+    recent.ended(read, Outcome.OK, 6)
+    assert recent.newest()[0].name == "file:///***/a"
+    recent.ended(ended(ending=Failed(DeadlineExceeded("too late"))), Outcome.TIMED_OUT, 6)
     shown = [(call.status, call.message) for call in recent.newest()]
-    assert shown == [("cancelled", "enough"), ("failed", "no such row: ***")]
+    assert shown == [
+        ("timed_out", "too late"),
+        ("completed", ""),
+        ("cancelled", "enough"),
+        ("failed", "no such row: ***"),
+    ]
+
+
+def tool_error(text: str) -> Completed:
+    return Completed(msgspec.json.encode({"content": [{"type": "text", "text": text}], "isError": True}))
+
+
+TOOL_ERRORS = [
+    ('{"content":[{"type":"text","text":"no \\"row\\"\\n\\ud83d\\ude00"}]}', 'no "row"\n\U0001f600'),
+    ('{"structuredContent":{"text":"x"},"content" : [ {"text" : "of hunter22", "type": "text"} ]}', "of ***"),
+    ('{"content":[{"type":"resource","resource":{"uri":"a:b","text":"in a resource"}}]}', "in a resource"),
+    (f'{{"content":[{{"type":"text","text":"{"y" * 5000}"}}]}}', "y" * 200),
+    (f'{{"content":[{{"type":"text","text":"{"." * 700}{chr(92)}ud83d{chr(92)}ude00 and more"}}]}}', "." * 200),
+    ('{"content":[]}', ""), ("{}", ""), ('{"content":[{"text":7}]}', ""), ('{"content":[{"text":"\\q"}]}', ""),
+    ('"text":"no content"', "no content"), ("\ufffd", ""),
+]  # fmt: skip
+
+
+def test_result_with_an_error_says_its_first_text() -> None:
+    learn(["hunter22"])
+    recent = RecentCalls()
+    for result, text in TOOL_ERRORS:
+        recent.ended(ended(ending=Completed(msgspec.Raw(result.encode()))), Outcome.TOOL_ERROR, 6)
+        assert recent.newest()[0].message == text
+    for cut in range(1000, 1040):  # within an escape at the end of what is searched
+        text = '{"content":[{"text":"' + "." * (cut - 24) + "\\ud83d\\ude00" * 9
+        assert set(first_text(text)) == {"."}, cut
 
 
 def test_no_piece_of_a_secret_is_left_where_a_text_is_cut() -> None:
@@ -87,11 +123,12 @@ def test_no_piece_of_a_secret_is_left_where_a_text_is_cut() -> None:
         recent.ended(ended(text), Outcome.OK, 6)
         recent.ended(ended(ending=Failed(RpcError(text, raw=b"{}"))), Outcome.RPC_ERROR, 6)
         recent.ended(ended(ending=Cancelled(text)), Outcome.CANCELLED, 6)
+        recent.ended(ended(ending=tool_error(text)), Outcome.TOOL_ERROR, 6)
         record = begun(text)
         record.is_short = False
         record.send(Progressed(1.0, members={"message": msgspec.Raw(msgspec.json.encode(text))}))
         (live,) = recent.live([record], 6)
-        shown = [(call.name, call.message) for call in (*recent.newest()[:3], live)]
+        shown = [(call.name, call.message) for call in (*recent.newest()[:4], live)]
         assert not [piece for piece in pieces(secret) if piece in str(shown)], pad
 
 

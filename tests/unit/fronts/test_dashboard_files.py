@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from mcp_hub.fronts.dashboard import shell
+from mcp_hub.masking import _CONTROL
 
 FILES = shell.static_files()
 OWN = [name for name in FILES if not name.startswith("vendor/")]
@@ -56,3 +57,11 @@ def test_every_import_is_a_file_of_its_own(name: str) -> None:
         assert target.startswith("."), target
         path = (FOLDER / name).parent.joinpath(target).resolve()
         assert path.relative_to(FOLDER).as_posix() in FILES
+
+
+def test_characters_that_nobody_sees_are_the_same_as_on_a_terminal() -> None:
+    """But for joiners in words and pictures, which the page spells out, and selectors, which it leaves."""
+    [unseen] = re.findall(r"UNSEEN = /(\[.*\])/gu;", FILES["lib/format.js"].decode())
+    escapes = re.sub(r"\\u\{?([0-9a-f]+)\}?", lambda match: f"\\U{match[1]:0>8}", unseen)
+    left = [char for char in map(chr, range(0x110000)) if _CONTROL.match(char) and not re.match(escapes, char)]
+    assert {*left} == {*map(chr, range(0xD800, 0xE000)), *map(chr, range(0xFE00, 0xFE10))}

@@ -233,11 +233,12 @@ async def test_client_of_a_call_has_the_same_name_live_and_in_the_history(hub: D
     sent = await hub.session("2024-11-05")
     await hub.ask("POST", "/mcp", rpc("tools/call", {"name": "fail", "arguments": {"text": ""}}, id=2), headers=sent)
     await hub.ask("DELETE", "/mcp", headers=sent)
-    past = {call["id"]: (call["status"], call["client"]) for call in await listed(hub)}
-    live = {call["id"]: (call["status"], call["client"]) for call in (await hub.get("/state"))["calls"]}
+    calls = await listed(hub), (await hub.get("/state"))["calls"]
+    past, live = ({one["id"]: (one["status"], one["client"], one.get("message")) for one in each} for each in calls)
     assert past == live
     both = [("completed", 2), ("tool_error", 2), ("failed", 1)]
-    assert Counter(past.values()) == {
+    assert all(message for status, _, message in past.values() if status in ("tool_error", "failed"))
+    assert Counter(call[:2] for call in past.values()) == {
         **{(status, client): count for status, count in both for client in ("Editor", "Agent")},
         ("cancelled", "Hasty"): 2, ("completed", "REST"): 1, ("tool_error", "raw-client"): 1,
     }  # fmt: skip

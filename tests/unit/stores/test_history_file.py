@@ -15,7 +15,7 @@ from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.errors import RpcError, StoreError
 from mcp_hub.events import Failed
 from mcp_hub.files import HISTORY_FILE
-from mcp_hub.stores.history.base import HistoryLimits, HistoryStore, LostCalls, batch_of, encode
+from mcp_hub.stores.history.base import Batch, HistoryLimits, HistoryStore, LostCalls, batch_of, encode
 from mcp_hub.stores.history.file import HistoryFile
 from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, percentile, scanned, within
 from mcp_hub.types import CallId
@@ -142,6 +142,20 @@ async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path,
     await store.close()
 
 
+@pytest.mark.parametrize("hub", ["", "in_b"], ids=["a command", "a hub whose batch is open"])
+async def test_damage_that_a_look_finds_is_told_from_then_on(tmp_path: Path, hub: str) -> None:
+    store = history_file(tmp_path, hub)
+    await keep(journal := new_journal(store, hub=hub), past_call(arguments={"n": 1}))
+    await store.close()
+    (tmp_path / HISTORY_FILE).write_bytes(b"no database" * 2000)
+    assert await numbers_in(store) == []
+    if hub:
+        await keep(journal, past_call(arguments={"n": 2}))
+    assert [loss.kind for loss in await store.losses()] == ["damaged"]
+    await store.close()
+    assert [loss.kind for loss in await history_file(tmp_path, "in_c").losses()] == ["damaged"]
+
+
 async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path) -> None:
     store = history_file(tmp_path)
     journal = new_journal(store, limits=HistoryLimits(calls=160))  # ten calls in a batch
@@ -156,6 +170,23 @@ async def test_damaged_record_is_left_out_and_the_history_says_so(tmp_path: Path
     store = history_file(tmp_path, "in_b")
     assert await arguments_in(store) == [*(f'{{"n":{n}}}' for n in range(10)), *[""] * 10]
     assert [(loss.kind, loss.count) for loss in await store.losses()] == [("damaged", 10)]
+    await store.clear(LostCalls("cleared", 5.0))
+    assert [loss.kind for loss in await store.losses()] == ["cleared"]
+
+
+@pytest.mark.parametrize("zeros", [1, 2, 40])
+async def test_texts_with_damage_are_never_those_of_another_call(tmp_path: Path, zeros: int) -> None:
+    journal = new_journal(store := history_file(tmp_path))
+    for start in (0, 4, 8):
+        await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 4)))
+    damaged = f"substr(body, 1, 3) || zeroblob({zeros}) || substr(body, {4 + zeros})"
+    rows_of(tmp_path / HISTORY_FILE, f"UPDATE texts SET body = CAST({damaged} AS BLOB) WHERE place & 65535 = 4")
+    assert await arguments_in(store) == [
+        *(f'{{"n":{n}}}' for n in range(4)),
+        *[""] * 4,
+        *(f'{{"n":{n}}}' for n in range(8, 12)),
+    ]
+    await store.close()
 
 
 ODD_BATCHES = (
@@ -282,6 +313,27 @@ async def test_full_file_writes_each_byte_once(tmp_path: Path) -> None:
     written = (tmp_path / f"{HISTORY_FILE}-wal").stat().st_size
     assert len(await kept(store)) < 400, "older ones were removed"
     assert 150_000 < written < 300_000, "the pages of removed texts are written together with the new ones"
+
+
+LARGE = {"text": ["x" * 3000] * 20}
+
+
+async def test_calls_larger_than_the_bound_stay_until_newer_ones_come(tmp_path: Path) -> None:
+    journal = new_journal(store := history_file(tmp_path), limits=(limits := HistoryLimits(size=1 << 20)))
+    for n in range(3):
+        await keep(journal, *(past_call(str(n), LARGE) for _ in range(30)))
+        await store.write(Batch("in_a", 0), 0, b"", (), limits)
+        assert [call.group.tool for call in await kept(store)] == [str(n)] * 30
+    await keep(journal, past_call("small"))
+    assert [call.group.tool for call in await kept(store)] == ["small"]
+
+
+async def test_calls_leave_a_full_file_a_few_at_a_time(tmp_path: Path) -> None:
+    journal, counts = new_journal(store := history_file(tmp_path), limits=HistoryLimits(size=4 << 20)), []
+    for _ in range(150):
+        await keep(journal, past_call(arguments=LARGE))
+        counts.append(len(await kept(store)))
+    assert min(counts[70:]) >= 50 and max(counts) < 80
 
 
 async def test_filters_pages_and_ids_agree_with_a_look_at_each_call(tmp_path: Path) -> None:

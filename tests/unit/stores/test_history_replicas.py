@@ -59,6 +59,10 @@ async def test_bounds_hold_on_the_server_and_a_gone_replica_is_named(
             await keep(journal, *(past_call(arguments={"n": n}) for n in range(start, start + 10)))
         kept = await arguments_in(store)
         assert kept[-1] == '{"n":299}' and 160 <= len(kept) <= 180
+        small = new_journal(store, limits=HistoryLimits(size=1), hub=second.log.instance)
+        small._batches._count = 1000
+        await keep(small, past_call(arguments={}))
+        assert await arguments_in(store) == ["{}"], "the newest calls stay, however large"
         await become_gone(monkeypatch, first.links, second.links)
         assert [(loss.kind, loss.hub) for loss in await store.losses()] == [("killed", first.log.instance)]
 

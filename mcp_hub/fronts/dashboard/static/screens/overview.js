@@ -91,7 +91,7 @@ function Rate({ calls }) {
   for (const call of calls) {
     const slot = Math.floor((now - call.at - call.took) / STEP);
     if (slot >= STEPS) { if (now - call.at > STEP * STEPS + 3600) break; continue; }
-    (['failed', 'tool_error'].includes(call.status) ? bad : good)[Math.max(slot, 0)]++;
+    (['failed', 'tool_error', 'timed_out'].includes(call.status) ? bad : good)[Math.max(slot, 0)]++;
   }
   const most = Math.max(1, ...good.map((n, at) => n + bad[at]));
   const minute = good.slice(0, 6).reduce((a, b) => a + b, 0) + bad.slice(0, 6).reduce((a, b) => a + b, 0);

@@ -275,13 +275,13 @@ class HubPort:
         return None if record is None else CallHandle(record.call, record, self.durable)
 
     def hold(self, call: CallHandle, cursor: int) -> str:
-        """Keeps a call for a modern client's retry, by `requestState`."""
+        """Keeps a call for a modern client's retry, by `requestState`. Raises `RpcError` as `PendingInput.hold`."""
         if isinstance(call, RemoteCall):
             return self._pending_input.seal(call.call)
         return self._pending_input.hold(call.record, cursor)
 
     def mark_state(self, call: Call, state: str) -> str:
-        """A modern server's `requestState`, bound to principal and server."""
+        """A modern server's `requestState`, bound to principal and server. Raises `StoreUnavailable`."""
         return self._pending_input.mark(call, state)
 
     def exported(self, session: Session, call: Call, result: RawJson) -> RawJson:

@@ -65,16 +65,17 @@ _SESSIONS: Final = 256
 
 
 def deployment_key(folder: Path, store: EventStore) -> Callable[[], bytes]:
-    """The deployment's key for states that leave the hub; replicas share it."""
+    """The deployment's key for what leaves the hub. That of replicas raises `StoreUnavailable` until it is known."""
     stored = lru_cache(1)(partial(stored_key, KeyedFiles(folder / "keys"), "request-state"))
-    return lambda: shared_secret(store) or stored()
 
+    def key() -> bytes:
+        if store.replicas is None:
+            return stored()
+        if (secret := shared_secret(store)) is None:  # other replicas could not read what a key of this hub seals
+            raise StoreUnavailable("The store has not answered since this hub started. Try again in a moment.")
+        return secret
 
-def _common_key(store: EventStore, key: Callable[[], bytes]) -> bytes:
-    """`key()`, unless it is this hub's alone and replicas need a common one. Raises `StoreUnavailable`."""
-    if store.replicas is not None and shared_secret(store) is None:
-        raise StoreUnavailable("The store has not answered since this hub started. Try again in a moment.")
-    return key()
+    return key
 
 
 def code_runs(hub: Callable[[], HubPort], current: Current, key: Callable[[], bytes]) -> CodeRuns:
@@ -231,7 +232,7 @@ def _by_python_name(tools: tuple[tuple[str, bool, bool], ...]) -> Mapping[str, b
 
 
 class EventFeeds:
-    """The feeds and webhooks of one hub, once they are used. `key` returns the deployment's key."""
+    """The feeds and webhooks of one hub, once they are used. `key` is a `deployment_key`."""
 
     def __init__(
         self, table: StreamTable, upstreams: Mapping[str, Upstream], current: Current, key: Callable[[], bytes]
@@ -239,7 +240,7 @@ class EventFeeds:
         self._table = table
         self._upstreams = upstreams
         self._current = current
-        self._key = partial(_common_key, table.store, key)
+        self._key = key
         self._feeds: Feeds | None = None
         self._port: EventPort | None = None
         self._webhooks: Webhooks | None = None

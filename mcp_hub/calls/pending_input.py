@@ -15,8 +15,9 @@ import msgspec
 
 from mcp_hub.call import Call
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.calls.streams.owners import unconfirmed_call
 from mcp_hub.clock import Clock
-from mcp_hub.errors import InvalidParams
+from mcp_hub.errors import InvalidParams, StoreUnavailable
 from mcp_hub.types import CallId, RawObject
 
 _MARK: Final = "hub1."
@@ -54,7 +55,10 @@ class _PendingCall(msgspec.Struct, frozen=True):
 
 
 class PendingInput:
-    """The waiting calls. `cancel` gets a call that makes room. `has_replicas`: replicas get each other's retries."""
+    """The waiting calls. `cancel` gets a call that nobody can retry. `has_replicas`: replicas get each other's retries.
+
+    `key` seals states. It may raise `StoreUnavailable`, and so may all methods then.
+    """
 
     def __init__(
         self,
@@ -76,16 +80,24 @@ class PendingInput:
         return len(self._pending)
 
     def hold(self, record: CallRecord, cursor: int) -> str:
-        """Keeps the call for one retry with the returned `requestState`."""
+        """Keeps the call for one retry with the returned `requestState`.
+
+        Raises `RpcError` (`store_unavailable`) without a key; the call is cancelled.
+        """
         self._sweep()
         nonce = _new_nonce()
+        try:
+            state = self._state(record.call, nonce)
+        except StoreUnavailable:
+            self._cancel(record, "its client cannot come back: the store does not answer")
+            raise unconfirmed_call(record.call.upstream, None) from None
         until, keys = self._clock.now() + self._seconds, frozenset(record.questions.open)
         self._pending[record.call.id] = _PendingCall(record, after=cursor, name=nonce, until=until, keys=keys)
         self._pending.move_to_end(record.call.id)
         if len(self._pending) > _MOST:
             _, oldest = self._pending.popitem(last=False)
             self._cancel(oldest.record, "too many calls wait for input")
-        return self._state(record.call, nonce)
+        return state
 
     def seal(self, call: Call) -> str:
         """The `requestState` of a call at another replica."""

@@ -339,7 +339,8 @@ class _Reconnect:
             self.failed(fault)
 
     async def recover(self, leave: Callable[[], None]) -> None:
-        is_back = self._beats is not None and self.store.links.leases.beats > self._beats
+        has_beaten = self._beats is not None and self.store.links.leases.beats > self._beats
+        is_back = has_beaten and self.store.secret is not None  # else what this hub seals could not be read elsewhere
         if is_back:
             self._beats = None
             log.warning("store_recovered", store=self.store.links.name)

@@ -98,6 +98,7 @@ class Outcome:
     waits: list[float] = field(default_factory=list)
     cut: int = 0
     seconds: float = 0.0
+    lease: float = 0.0
     most: float = 0.0
     """Seconds that such a wait may take."""
     misdated: int = 0
@@ -116,8 +117,8 @@ class Outcome:
             f"{self.misdated} events with a wrong time",
             f"{sum(bool(job.messages) for job in self.jobs)} calls of sessions, "
             f"{sum(event['type'] == 'input-received' for job in begun for event in job.events)} questions answered",
-            f"death of an owner to its ending elsewhere: median {waits[len(waits) // 2]:.2f} s, longest "
-            f"{waits[-1]:.2f} s of {len(self.waits)} (at most {self.most:g} s)",
+            f"death of an owner to its ending elsewhere, with leases of {self.lease:g} s: median "
+            f"{waits[len(waits) // 2]:.2f} s, longest {waits[-1]:.2f} s of {len(self.waits)} (at most {self.most:g} s)",
         ]
 
 
@@ -216,7 +217,7 @@ async def replicas(plan: Plan, *, keep: Path | None = None, say: Callable[[str],
 
     Raises: `NotInstalled` without a server's program.
     """
-    outcome = Outcome(most=plan.lease * _TAKEOVER + _SEEN + plan.slack)
+    outcome = Outcome(lease=plan.lease, most=plan.lease * _TAKEOVER + _SEEN + plan.slack)
     began = time.monotonic()
     with _folder(keep, plan.seed) as name:
         async with (

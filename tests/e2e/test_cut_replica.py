@@ -16,17 +16,23 @@ from mcp_hub.types import JsonObject
 from rigs.chaos.hubs import Fleet
 from rigs.chaos.lines import Line, lines
 from rigs.chaos.talks import ASKING
-from tests.e2e.client import HttpClient, SseStream
+from tests.e2e.client import Answer, HttpClient, SseStream
 from tests.redis_server import RedisServer
+from tests.upstreams.child import HttpUpstream
+from tests.upstreams.messages import modern
 
 pytestmark = [pytest.mark.anyio, pytest.mark.processes, pytest.mark.slow]
 
 
 @asynccontextmanager
-async def _pair(folder: Path, servers: JsonObject = ASKING) -> AsyncIterator[tuple[str, str, Line]]:
-    """The URLs of two replicas, and the line of the second one to the server."""
+async def _pair(
+    folder: Path, servers: JsonObject = ASKING, *, is_cut: bool = False
+) -> AsyncIterator[tuple[str, str, Line]]:
+    """The URLs of two replicas, and the line of the second one to the server. `is_cut`: it has never reached it."""
     with RedisServer(folder / "server") as server:
         async with lines(2, server.port) as ways:
+            if is_cut:
+                ways[1].cut("closed")
             store: JsonObject = {"url": "${STORE_URL}", "lease": 3.0}
             urls = [way.url for way in ways]
             fleet = Fleet(folder, 2, random.Random(1), store, urls=urls, servers=servers)
@@ -129,3 +135,31 @@ async def test_an_answer_is_accepted_elsewhere_once_the_replica_that_asked_has_s
                     event = await stream.next_event(60)
                     message = event.message if event.data else {}
                 assert "Ada" in message["result"]["content"][0]["text"]
+
+
+async def test_replica_that_has_never_reached_the_server_gives_no_state_that_others_refuse(tmp_path: Path) -> None:
+    asking = {"name": "ask_form", "arguments": {"nonce": "n"}}
+    async with HttpUpstream(era="modern") as far:
+        servers: JsonObject = {"far": {"url": far.url, "prefix": "never"}}
+        async with _pair(tmp_path, servers, is_cut=True) as (one, two, line):
+            async with HttpClient(f"{two}/mcp", seconds=90) as client:
+
+                async def call(params: JsonObject) -> Answer:
+                    return await client.request(
+                        "tools/call", modern(params, capabilities={"elicitation": {"form": {}}})
+                    )
+
+                plain = await call({"name": "echo", "arguments": {"text": "hi"}})
+                assert "result" in plain.last, plain.text
+                error = (await call(asking)).last["error"]
+                assert (error["code"], error["data"]["code"]) == (1011, "store_unavailable")
+                answered = {**asking, "inputResponses": {"form": {"action": "accept", "content": {"answer": "Ada"}}}}
+                retry = await call({**answered, "requestState": "up1.of-another-replica"})
+                assert (retry.status, retry.last["error"]["data"]["code"]) == (503, "store_unavailable")
+                line.mend()
+                while "error" in (asked := (await call(asking)).last):
+                    assert asked["error"]["data"]["code"] == "store_unavailable"
+                    await anyio.sleep(0.1)
+                client.url = f"{one}/mcp"
+                done = (await call({**answered, "requestState": asked["result"]["requestState"]})).last
+                assert "Ada" in str(done["result"]), done

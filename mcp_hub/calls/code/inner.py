@@ -73,7 +73,8 @@ async def _only_here(call: Call, channel: CallChannel) -> None:
 class CodeParts(msgspec.Struct, frozen=True):
     """The parts that all runs share. `is_lasting`: a durable store is configured. `patience`: seconds for it to
     answer. `rarely`: seconds between commits of a script that only reads, since it can read again.
-    `alone` raises before a run's first write, if another hub runs the same code.
+    `alone` raises before a run's first write, if another hub runs the same code. `key` may raise
+    `StoreUnavailable`.
     """
 
     engine: CodeEngine

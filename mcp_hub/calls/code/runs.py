@@ -93,7 +93,7 @@ class CodeRuns:
         """Lets another hub begin the call anew as long as it has called nothing."""
         try:
             channel.continuable(unbegun(self._parts, call, _arguments(call).code), is_quiet=True)
-        except InvalidParams:
+        except (InvalidParams, StoreUnavailable):
             """Nothing will run."""
 
     async def call(self, call: Call, channel: CallChannel) -> Completed:
@@ -105,7 +105,11 @@ class CodeRuns:
         return await self.run(call, channel, arguments.code, is_new=arguments.again)
 
     async def run(self, call: Call, channel: CallChannel, code: str, *, is_new: bool = False) -> Completed:
-        """Runs `code`, unless it runs or its last result was not received; `is_new`: always."""
+        """Runs `code`, unless it runs or its last result was not received; `is_new`: always.
+
+        Raises `RpcError`, among them `StoreUnavailable` if no other hub could continue it; then nothing has run.
+        """
+        self._parts.key()
         alike = likeness(call, code)
         if call.upstream != OWN:
             channel.continuable(unbegun(self._parts, call, code), is_quiet=True)

@@ -21,7 +21,15 @@ from mcp_hub.calls.reading.stored import ending_of
 from mcp_hub.calls.reading.stream import StreamReader
 from mcp_hub.calls.registry import CallRegistry
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
-from mcp_hub.errors import CallCancelled, EventsGone, InvalidParams, RpcError, StoreError, UnknownStream
+from mcp_hub.errors import (
+    CallCancelled,
+    EventsGone,
+    InvalidParams,
+    RpcError,
+    StoreError,
+    StoreUnavailable,
+    UnknownStream,
+)
 from mcp_hub.events import (
     BY_CLIENT,
     CallEvent,
@@ -206,7 +214,7 @@ def rejoining(streams: StreamPort, id_: CallId, responses: RawObject) -> CallHan
                 "params.requestState is unknown: it was used, or its call is no longer kept", symbol="unknown_state"
             ) from None
         except StoreError as problem:
-            raise RpcError(f"the call cannot be continued here: {problem.public}") from None
+            raise StoreUnavailable(f"The call cannot be continued here: {problem.public}") from None
 
     return rejoin
 

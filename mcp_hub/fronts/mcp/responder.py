@@ -319,7 +319,12 @@ class CallResponder:
             key: (open_.method, questions.for_version(open_.method, open_.params, self.session.version, ""))
             for key, open_ in self._client_questions.items()
         }
-        state = self._hub.hold(self.call, self._reader.cursor)
+        try:
+            state = self._hub.hold(self.call, self._reader.cursor)
+        except RpcError as error:
+            self._become("ended")
+            self._fail(error)
+            return
         self.answer = result_frame(self.id, questions.input_required_result(requests, state))
         self._become("pending")
 

@@ -328,8 +328,8 @@ class RedisStore:
                 await anyio.sleep(_PAUSE)
 
     async def _greet(self, *, with_secret: bool = True) -> None:
-        self.run = await self.leases.beat()
-        if with_secret or self.secret is None:
+        before, self.run = self.run, await self.leases.beat()
+        if with_secret or self.secret is None or self.run != before:  # another server may have lost it
             self.secret = await self._shared_secret()
 
     async def _shared_secret(self) -> bytes:

@@ -225,7 +225,8 @@ class CodeHub(DurableHub):
         self.code_traits = dict(TRAITS)
         self.sent: list[CallRecord] = []
         self.port = _Port(self)
-        parts = CodeParts(self.engine, self.port, lambda: b"k" * 32, is_lasting=True, patience=5.0, rarely=rarely)
+        self.key: Callable[[], bytes] = lambda: b"k" * 32
+        parts = CodeParts(self.engine, self.port, lambda: self.key(), is_lasting=True, patience=5.0, rarely=rarely)
         self.code_runs = CodeRuns(parts)
         self.records: list[CallRecord] = []
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from mcp_hub.calls.code import run, runs, sending, state
 from mcp_hub.calls.runner import CallRecord
+from mcp_hub.errors import StoreUnavailable
 from mcp_hub.events import Cancelled, Delta, Failed, Progressed, ToolCall, ToolResult
 from tests.unit.calls.code_runs import CodeHub, CodeStore, MadeEngine, Recorder, Server, output, script
 from tests.unit.calls.durable_hub import settle, written
@@ -101,6 +102,23 @@ async def test_batch_waits_for_a_store_that_comes_back() -> None:
         await settle(lambda: bool(hub.server.counts), 2)
     store.is_away = False
     assert output(await ended(record)) == ["write 1"]
+
+
+@pytest.mark.parametrize("again", [False, True])
+@virtual
+async def test_nothing_runs_before_the_key_of_the_replicas_is_known(again: bool) -> None:
+    hub = a_hub()
+    known = hub.key
+
+    def unknown() -> bytes:
+        raise StoreUnavailable("not yet")
+
+    hub.key = unknown
+    ending = await ended(hub.runs_script(MIXED, again=again))
+    assert isinstance(ending, Failed) and isinstance(ending.error, StoreUnavailable)
+    assert not hub.server.counts and hub.engine.steps == 0
+    hub.key = known
+    assert output(await ended(hub.runs_script(MIXED, again=again)))[0] == "read 1"
 
 
 @virtual

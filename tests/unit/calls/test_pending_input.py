@@ -1,19 +1,24 @@
 """Waiting calls: a state opens its call once, for the same request of the same principal, in time; nothing else."""
 
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
-from mcp_hub.call import Call
+from mcp_hub.app.code_runs import deployment_key
+from mcp_hub.call import Call, CallChannel
 from mcp_hub.calls import pending_input
+from mcp_hub.calls.hub_tools.stream_wait import rejoining
 from mcp_hub.calls.pending_input import PendingInput
 from mcp_hub.calls.plan import TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
-from mcp_hub.errors import InvalidParams
+from mcp_hub.calls.streams.port import StreamPort
+from mcp_hub.errors import InvalidParams, RpcError, StoreError, StoreUnavailable
 from mcp_hub.ids import new_call_id
-from mcp_hub.types import Era
+from mcp_hub.types import CallId, Era
 from tests.unit.fakes import HandClock, unused
 
 
@@ -163,3 +168,51 @@ def test_arguments_that_cannot_be_decoded_are_compared_as_they_were_written(argu
     state = waiting.pending_input.hold(odd, 0)
     waiting.refuses(state, call(arguments.replace("1", "2").replace("[[", "[ [").replace("d83d", "d83c")))
     assert waiting.pending_input.fetch(state, call(arguments)).record is odd
+
+
+def test_key_of_replicas_is_never_a_hubs_own(tmp_path: Path) -> None:
+    store: Any = SimpleNamespace(replicas=None)
+    own = deployment_key(tmp_path, store)()
+    assert len(own) == 32 and deployment_key(tmp_path, store)() == own, "a hub alone keeps its key"
+    store.replicas = SimpleNamespace(secret=None)
+    key = deployment_key(tmp_path, store)
+    with pytest.raises(StoreUnavailable, match="has not answered since this hub started"):
+        key()
+    store.replicas.secret = b"theirs"
+    assert key() == b"theirs"
+
+
+def test_before_the_key_of_replicas_is_known_no_state_is_given_or_judged() -> None:
+    keys: list[bytes] = []
+    cancelled: list[CallRecord] = []
+
+    def key() -> bytes:
+        if not keys:
+            raise StoreUnavailable("not yet")
+        return keys[0]
+
+    one = PendingInput(HandClock(), 60, lambda record, why: cancelled.append(record), key, has_replicas=True)
+    two = PendingInput(HandClock(), 60, lambda record, why: None, lambda: b"k" * 32, has_replicas=True)
+    made, record = call(), new_record(call(), unused, TimeLimits(1, 1), HandClock())
+    theirs, own = two.seal(made), two.mark(made, "own")
+    with pytest.raises(RpcError, check=lambda error: error.symbol == "store_unavailable" and error.is_outcome_unknown):
+        one.hold(record, 7)
+    assert cancelled == [record] and len(one) == 0, "nobody can come back to it"
+    for ask in (one.mark, one.unmark):
+        with pytest.raises(StoreUnavailable):
+            ask(made, own)
+    with pytest.raises(StoreUnavailable):
+        one.elsewhere(theirs, made)
+    keys.append(b"k" * 32)
+    assert (one.elsewhere(theirs, made), one.unmark(made, own)) == (made.id, "own"), "they were not used up"
+    assert (two.elsewhere(one.seal(made), made), two.unmark(made, one.mark(made, "own"))) == (made.id, "own")
+
+
+@pytest.mark.anyio
+async def test_retry_whose_call_the_store_does_not_show_may_be_sent_again() -> None:
+    class Away:
+        async def open(self, *stream: object) -> None:
+            raise StoreError("the store does not answer")
+
+    with pytest.raises(StoreUnavailable, match="cannot be continued here: the store does not answer"):
+        await rejoining(cast(StreamPort, Away()), CallId("st_1"), {})(call(), cast(CallChannel, None))

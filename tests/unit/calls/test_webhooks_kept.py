@@ -1,15 +1,12 @@
 """Subscriptions by webhook while their store is away."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from functools import partial
-from types import SimpleNamespace
-from typing import Any, cast
 
 import anyio
 import pytest
 
-from mcp_hub.app.code_runs import EventFeeds
 from mcp_hub.calls.feeds import webhooks
 from mcp_hub.calls.feeds.deliveries import Callbacks
 from mcp_hub.calls.feeds.webhooks import Webhooks
@@ -104,13 +101,3 @@ async def test_nothing_is_sealed_or_signed_before_the_key_of_the_replicas_is_kno
         problems.clear()
         await subscribe()
         assert len(running_) == 1
-
-
-@pytest.mark.parametrize(("replicas", "key"), [
-    (None, b"own"), (SimpleNamespace(secret=b"theirs"), b"own"), (SimpleNamespace(secret=None), None)
-])  # fmt: skip
-def test_hub_with_replicas_uses_no_key_of_its_own_for_events(replicas: Any, key: bytes | None) -> None:
-    table = cast("Any", SimpleNamespace(store=SimpleNamespace(replicas=replicas)))
-    feeds = EventFeeds(table, {}, cast("Any", None), lambda: b"own")
-    with nullcontext() if key else pytest.raises(StoreUnavailable, match="has not answered since this hub started"):
-        assert feeds._key() == key

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 
 from mcp_hub.call import Call, Question, StreamInfo
-from mcp_hub.calls.pending_input import is_pending
+from mcp_hub.calls.pending_input import PendingInput, is_pending
 from mcp_hub.calls.plan import StreamLimits, TimeLimits
 from mcp_hub.calls.runner import CallRecord, new_record
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.clock import SystemClock
-from mcp_hub.errors import RpcError, UnknownEntry
+from mcp_hub.errors import RpcError, StoreUnavailable, UnknownEntry
 from mcp_hub.events import Cancelled, Completed, Failed, Progressed, Started
 from mcp_hub.fronts.mcp.client_requests import ClientRequests
 from mcp_hub.fronts.mcp.responder import CallResponder
@@ -270,6 +270,25 @@ async def test_a_modern_servers_own_state_is_marked() -> None:
     odd = Client(Era.MODERN)
     odd.record.log.append(Completed(asks.replace(b'"abc"', b"7"), Era.MODERN))
     assert odd.gets() == [] and b"requestState must be a string" in (odd.responder.answer or b"")
+
+
+@pytest.mark.parametrize("has_asked", [True, False], ids=["a question", "a server's own state"])
+async def test_modern_client_is_refused_while_no_replica_could_read_its_state(has_asked: bool) -> None:
+    def key() -> bytes:
+        raise StoreUnavailable("not yet")
+
+    cancelled: list[CallRecord] = []
+    client = Client(Era.MODERN)
+    client.hub.pending_input = PendingInput(SystemClock(), 60, lambda record, why: cancelled.append(record), key)
+    if has_asked:
+        client.asked()
+    else:
+        asks = b'{"resultType":"input_required","requestState":"abc"}'
+        client.record.log.append(Completed(asks, Era.MODERN))
+    assert client.gets() == [] and client.responder.state == "ended" and client.responder.answer is not None
+    error = json.loads(whole(client.responder.answer))["error"]
+    assert (error["code"], error["data"]["code"]) == (1011, "store_unavailable")
+    assert cancelled == ([client.record] if has_asked else [])
 
 
 async def test_a_url_that_must_be_opened_first_is_asked_for_in_the_modern_way() -> None:

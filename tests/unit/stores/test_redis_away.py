@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, cast
 
+import anyio
 import msgspec
 import pytest
 import structlog
@@ -15,6 +16,8 @@ from mcp_hub.clock import SystemClock
 from mcp_hub.errors import Fenced, StoreError
 from mcp_hub.stores.base import Change, Message, SessionRow, StoreLimits
 from mcp_hub.stores.faults import StoreFault
+from mcp_hub.stores.redis import store as redis_module
+from mcp_hub.stores.redis.store import RedisStore
 from mcp_hub.stores.replicated import redis_store
 from tests.redis_server import NO_SERVER, RedisServer, binary
 from tests.unit.stores.away import FailsafePair, is_away, is_back, new_store, written
@@ -284,3 +287,43 @@ async def test_a_replica_of_the_server_is_waited_for_where_that_is_asked(server:
             assert [log["event"] for log in logs].count("store_not_replicated") == 1
             await append(store, row, 3, status="completed")
     assert [log["event"] for log in logs].count("store_not_replicated") == 2
+
+
+async def test_server_is_not_used_before_the_key_of_all_replicas_is_known(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is confirmed can be asked about at once, and the question's state is sealed with that key."""
+    find, looks = RedisStore._shared_secret, list[RedisStore]()
+
+    async def failing(store: RedisStore) -> bytes:
+        looks.append(store)
+        raise StoreFault("unreachable", "it did not answer")
+
+    monkeypatch.setattr(RedisStore, "_shared_secret", failing)
+    async with opened(store := new_store(server)):
+        assert store.replicas is not None
+        while len(looks) < 6 or cast(Any, store.backing).store.links.leases.beats < 5:
+            await store.inbox.has_news()
+            assert not store.log.is_durable
+            await store.inbox.wait(0.05)
+        assert not store.log.is_durable and store.replicas.secret is None
+        monkeypatch.setattr(RedisStore, "_shared_secret", find)
+        await is_back(store)
+        assert len(store.replicas.secret or b"") == 32
+
+
+async def test_key_of_all_replicas_is_written_again_at_once_to_a_server_that_has_lost_it(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica that starts meanwhile would make another one."""
+    monkeypatch.setattr(redis_module, "_GREET", 1 << 30)
+    async with opened(store := new_store(server)):
+        assert store.replicas is not None and store.replicas.secret is not None
+        with server.client as client:
+            client.delete("test:{secret}")
+        server.kill()
+        server.start()
+        with anyio.fail_after(30), server.client as client:
+            while client.get("test:{secret}") is None:
+                await store.inbox.wait(0.05)
+            assert client.get("test:{secret}") == store.replicas.secret

@@ -70,7 +70,7 @@ class _SqliteLog:
             self.hand_over()
 
     def hand_over(self) -> None:
-        """Hands over what one pass of the event loop has gathered, which is written together."""
+        """Hands over the appends of one pass of the event loop, which are written together."""
         gathered, self._gathered, self._size = self._gathered, [], 0
         if gathered:
             self._submit(gathered)

@@ -160,7 +160,10 @@ class _Together:
         if (together := _together.get(self._seconds)) is not None and together() is self:
             del _together[self._seconds]
         for callback in self.callbacks:
-            self.loop.call_soon(callback)
+            try:
+                callback()
+            except Exception:
+                log.exception("callback_failed")
 
 
 _together: Final[dict[float, ref[_Together]]] = {}

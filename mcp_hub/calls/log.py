@@ -17,7 +17,7 @@ from mcp_hub.calls.machine import WORKING_NEXT, advance
 from mcp_hub.events import CallEvent, Completed, Delta, Ending, InputRequired, Log, Progressed, Started
 from mcp_hub.types import Status
 
-_KEPT: Final = 8
+_KEPT: Final = 4
 """Seen events that are dropped together: most calls end before."""
 _KEPT_BYTES: Final = 64 << 10
 """Bytes of payload that are dropped together."""
@@ -219,9 +219,14 @@ class CallLog(msgspec.Struct, eq=False):
     def _drop(self, count: int) -> None:
         if count > 0:
             if self._size:
-                self._size -= sum(coalesce.payload(event) for event in self._events[:count] if type(event) in _MANY)
+                events, before = self._events, self._size
+                self._size = _bytes(events[count:]) if len(events) < 2 * count else before - _bytes(events[:count])
             del self._events[:count]
             self._first += count
+
+
+def _bytes(events: Sequence[CallEvent]) -> int:
+    return sum(coalesce.payload(event) for event in events if type(event) in _MANY)
 
 
 class _LogReader:

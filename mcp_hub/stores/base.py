@@ -331,6 +331,10 @@ def expiry(change: Change, ttl: float) -> float | None:
 
 def changed(row: StreamInfo, chunk: Chunk, change: Change) -> StreamInfo:
     """The row after a valid append."""
+    is_plain = change.continuation is None and change.info is None and change.ttl is None and not change.frees_key
+    if is_plain and chunk.lines and change.status == row.status == "working":  # as most
+        message = row.message if change.message is None else change.message
+        return msgspec.structs.replace(row, last=chunk.last, updated=change.updated, message=message)
     return msgspec.structs.replace(
         row,
         last=chunk.last if chunk.lines else row.last,

@@ -30,25 +30,31 @@ _LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
 _GRACE = 0.5  # seconds for the answer behind an error that may have been it
 _EMPTY = "neither a method nor a result"
 _ODD_ID = "the id is neither a string nor an integer"
-_REST, _CONGESTED = "rest", "congested"  # reasons not to read
+_MANY, _SMALL, _GATHER, _FEW = 64, 1 << 12, 0.005, 4
+"""A server with many open requests that has sent as many notifications since the last request or answer: behind a small
+read they gather for so many seconds, again unless they were few. A pass of the loop for each would cost more."""
+_REST, _CONGESTED, _CALM = "rest", "congested", "calm"  # reasons not to read
 _CLOSED_OUTPUT = Cause("closed_output", "the peer closed its output")
 
 
+class _Pace:
+    """Reasons not to read, and the number of `reports`: notifications while many requests are open."""
+
+    def __init__(self) -> None:
+        self.pauses: set[str] = set()
+        self.reports = 0
+
+
 class _Input(asyncio.Protocol):
-    """The read side: a slice of the lines in each turn, and a rest after a flood.
+    """The read side: a slice of the lines in each turn, and a rest after a flood, or while reports gather.
 
     `take` gets each line, `take_last` one that is cut off, and `on_end` the reason why nothing follows.
     """
 
     def __init__(
-        self,
-        turn: Turn,
-        line_limit: int,
-        *,
-        take: Callable[[bytes | TooLong], None],
-        take_last: Callable[[bytes], None],
-        on_end: Callable[[Cause], object],
-    ) -> None:
+        self, turn: Turn, line_limit: int, *, take: Callable[[bytes | TooLong], None],
+        take_last: Callable[[bytes], None], on_end: Callable[[Cause], object],
+    ) -> None:  # fmt: skip
         self.framer = Framer(line_limit)
         self.bytes_read = 0
         self._turn = turn
@@ -57,7 +63,7 @@ class _Input(asyncio.Protocol):
         self._on_end = on_end
         self._backlog: deque[bytes | TooLong] = deque()  # lines that were read and wait for their turn
         self._cause: Cause | None = None  # why nothing follows the backlog
-        self._pauses: set[str] = set()
+        self.pace = _Pace()
         self._transport: asyncio.ReadTransport | None = None
 
     async def attach(self, file: IO[bytes]) -> None:
@@ -69,7 +75,7 @@ class _Input(asyncio.Protocol):
 
     def pause(self, reason: str, is_on: bool) -> None:
         """Reads only while there is no reason to pause."""
-        (self._pauses.add if is_on else self._pauses.discard)(reason)
+        (self.pace.pauses.add if is_on else self.pace.pauses.discard)(reason)
         self._set_reading()
 
     def queue_last(self, lines: list[bytes]) -> None:
@@ -87,8 +93,6 @@ class _Input(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    # -- asyncio.Protocol -----------------------------------------------------------------------------------------
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.ReadTransport, transport)  # uvloop's is of no class of asyncio
 
@@ -97,7 +101,7 @@ class _Input(asyncio.Protocol):
 
     def _receive(self, data: bytes) -> None:
         self.bytes_read += len(data)
-        if len(data) >= _FLOOD and _REST not in self._pauses:
+        if len(data) >= _FLOOD and _REST not in self.pace.pauses:
             self.pause(_REST, True)
             loop = asyncio.get_running_loop()
             loop.call_soon(loop.call_soon, self.pause, _REST, False)
@@ -105,8 +109,20 @@ class _Input(asyncio.Protocol):
         if self._backlog or len(lines) > _SLICE:
             self._queue(lines)
             return
+        have_gathered = self.pace.reports >= _MANY
         for line in lines:
             self._take(line)
+        if have_gathered and len(lines) < _FEW:
+            self.pace.reports = 0
+        elif self.pace.reports >= _MANY and len(data) <= _SMALL:
+            self.pause(_CALM, True)
+            asyncio.get_running_loop().call_later(_GATHER, self.pause, _CALM, False)
+
+    def hurry(self) -> None:
+        """Somebody waits for what comes next."""
+        if self.pace.reports >= _MANY:
+            self.pause(_CALM, False)
+        self.pace.reports = 0
 
     def _queue(self, lines: list[bytes | TooLong]) -> None:
         is_new = not self._backlog
@@ -132,7 +148,7 @@ class _Input(asyncio.Protocol):
 
     def _set_reading(self) -> None:
         if (transport := self._transport) is not None:
-            is_paused = self._pauses or self._backlog
+            is_paused = self.pace.pauses or self._backlog
             with contextlib.suppress(RuntimeError):  # uvloop's word for "closing already"
                 (transport.pause_reading if is_paused else transport.resume_reading)()
 
@@ -165,16 +181,9 @@ class Pipe(Tapped):
     is_pipe = True
 
     def __init__(
-        self,
-        handler: WireHandler,
-        *,
-        line_limit: int,
-        write_limit: int = 1 << 20,
-        couples: bool = False,
-        patience: float | None = None,
-        turn: Turn | None = None,
-        on_end: Callable[[], object] | None = None,
-    ) -> None:
+        self, handler: WireHandler, *, line_limit: int, write_limit: int = 1 << 20, couples: bool = False,
+        patience: float | None = None, turn: Turn | None = None, on_end: Callable[[], object] | None = None,
+    ) -> None:  # fmt: skip
         self._handler = handler
         self._turn = turn if turn is not None else Turn()
         self._input = _Input(self._turn, line_limit, take=self._take, take_last=self._take_last, on_end=self._end)
@@ -235,6 +244,7 @@ class Pipe(Tapped):
     def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
         if not self.can_send:
             raise WireClosed("the pipe is closed")
+        self._input.hurry()
         pending = self.requests.expect(method, context)
         body = params(pending.id) if callable(params) else params
         self.send(envelope.request_frame(pending.id, method, body))
@@ -296,11 +306,14 @@ class Pipe(Tapped):
                 self._take(part)
             if remainder is not None:
                 self._take_bad(*remainder)
-        elif message.kind == "request":
-            self._handler.on_request(message)
         elif message.kind == "notification":
             self._handler.on_notification(message)
+            self._input.pace.reports += len(self.requests.pending) >= _MANY
+        elif message.kind == "request":
+            self._input.pace.reports = 0
+            self._handler.on_request(message)
         else:
+            self._input.pace.reports = 0
             self._take_answer(message, line)
 
     def _cut(self, line: bytes, bad: BadMessage) -> tuple[list[bytes], tuple[BadMessage, bytes] | None]:

@@ -7,7 +7,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 from weakref import WeakSet
 
 import anyio
@@ -117,7 +117,7 @@ class _PartialContent:
         return last_line(text)
 
 
-class Committed(NamedTuple):
+class Committed(msgspec.Struct, frozen=True, gc=False):
     """A stored event: its line, and the event if decoded."""
 
     line: bytes

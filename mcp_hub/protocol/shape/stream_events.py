@@ -158,7 +158,12 @@ LAST_MOMENT: Final = 253_402_300_799.0
 
 def timestamp(seconds: float) -> str:
     """ISO 8601 in UTC with milliseconds and `Z`, at most the end of year 9999."""
-    whole, thousandths = divmod(round(min(seconds, LAST_MOMENT) * 1e6) // 1000, 1000)
+    return _timestamp(round(min(seconds, LAST_MOMENT) * 1e6) // 1000)
+
+
+@lru_cache(maxsize=8)
+def _timestamp(milliseconds: int) -> str:
+    whole, thousandths = divmod(milliseconds, 1000)
     return f"{_date(whole)}.{thousandths:03d}Z"
 
 

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple, TypeVar
 
 import anyio
 
-from mcp_hub.aio import Bell
+from mcp_hub.aio import Bell, call_soon
 from mcp_hub.call import StreamInfo
 from mcp_hub.clock import Clock
+from mcp_hub.errors import StoreError
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.base import Appended, Change, Chunk, Fetched, Message, SessionRow, StoreLimits
 from mcp_hub.stores.faults import StoreFault, faulty
@@ -25,7 +26,11 @@ FILE: Final = "streams.db"
 _CLOSING: Final = 1.0
 """Seconds that closing may take."""
 
+_TOGETHER: Final = 4 << 20
+"""Bytes of events that are written together, or those of one append."""
+
 T = TypeVar("T")
+_Append = tuple[writes.Append, Appended]
 log = get_logger(__name__)
 
 
@@ -42,6 +47,8 @@ class _SqliteLog:
         self.instance = instance
         self._limits = limits
         self._heads: writes.Heads = {}
+        self._gathered: list[_Append] = []
+        self._size = 0  # bytes of their events
         self._writer, self._reader, self._damaged = links
 
     def survives(self, stream: CallId) -> bool:
@@ -55,8 +62,43 @@ class _SqliteLog:
         self._writer.submit(Job(run, callback, writes=True, is_vital=True, size=_size(chunk)))
 
     def append(self, stream: CallId, epoch: int, chunk: Chunk, change: Change, callback: Appended) -> None:
-        run = partial(writes.append, self._heads, self._limits, stream=stream, epoch=epoch, chunk=chunk, change=change)
-        self._writer.submit(Job(run, callback, writes=True, is_vital=change.is_vital, size=_size(chunk)))
+        if not self._gathered:
+            call_soon(self.hand_over)
+        self._gathered.append(((stream, epoch, chunk, change), callback))
+        self._size += _size(chunk)
+        if self._size >= _TOGETHER:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Hands over the appends of one pass of the event loop, which are written together."""
+        gathered, self._gathered, self._size = self._gathered, [], 0
+        if gathered:
+            self._submit(gathered)
+
+    def _submit(self, gathered: list[_Append]) -> None:
+        appends = [each for each, _ in gathered]
+        self._writer.submit(
+            Job(
+                partial(writes.append, self._heads, self._limits, appends=appends),
+                partial(self._appended, gathered),
+                writes=True,
+                is_vital=any(change.is_vital for _, _, _, change in appends),
+                size=sum(_size(chunk) for _, _, chunk, _ in appends),
+            )
+        )
+
+    def _appended(self, gathered: list[_Append], outcome: list[StoreError | None] | StoreError) -> None:
+        if isinstance(outcome, StoreError):
+            if len(gathered) > 1 and not isinstance(outcome, StoreFault):  # of one of them, which then fails alone
+                for each in gathered:
+                    self._submit([each])
+                return
+            outcome = [outcome] * len(gathered)
+        for (_, callback), error in zip(gathered, outcome, strict=True):
+            try:
+                callback(error)
+            except Exception:  # others wait for the rest
+                log.exception("store_callback_failed", store=FILE)
 
     def fetch(self, stream: CallId, after: int, limit: int, callback: Fetched) -> None:
         run = partial(reads.fetch, stream=stream, after=after, limit=limit, damaged=self._damaged)
@@ -205,6 +247,7 @@ class SqliteStore:
 
     async def retire(self) -> None:
         """Stops writing and releases the shared lock, within the time of `close`; reading continues."""
+        self.log.hand_over()
         self._transactions[0].is_closing.set()
         if not await self._links.writer.stop(_CLOSING):
             log.error("store_writes_timed_out", store=str(self.path))

@@ -1,7 +1,7 @@
 """Writes as functions of a connection inside a transaction. After a `StoreError` nothing is written."""
 
 from collections.abc import Callable, Iterable, Sequence
-from sqlite3 import Connection, IntegrityError
+from sqlite3 import Connection, Cursor, IntegrityError
 from typing import Final
 
 import msgspec
@@ -101,53 +101,66 @@ def create(db: Connection, row: StreamInfo, chunk: Chunk) -> None:
 
 Heads = dict[CallId, _Head]
 """Running streams as an append has left them, which the file confirms before the next one."""
+Append = tuple[CallId, int, Chunk, Change]
+"""A stream, the epoch of its owner, new events, and the columns that change."""
+_ChunkRow = tuple[int, int, int, bytes]
 
 
-def append(
-    heads: Heads, limits: StoreLimits, db: Connection, *, stream: CallId, epoch: int, chunk: Chunk, change: Change
-) -> None:
-    """Raises `Fenced`."""
+def append(heads: Heads, limits: StoreLimits, db: Connection, appends: Iterable[Append]) -> list[StoreError | None]:
+    """The errors of those that cannot be made, such as `Fenced`; all others are."""
+    cursor = db.cursor()
+    errors: list[StoreError | None] = []
+    rows: list[_ChunkRow] = []
+    for each in appends:
+        try:
+            rows += _appended(heads, limits, cursor, *each)
+            errors.append(None)
+        except StoreError as error:
+            errors.append(error)
+    cursor.executemany(_CHUNK, rows)
+    return errors
+
+
+def _appended(
+    heads: Heads, limits: StoreLimits, db: Cursor, stream: CallId, epoch: int, chunk: Chunk, change: Change
+) -> tuple[_ChunkRow, ...]:
+    """The row of `chunks` that is missing yet, if the stream runs on."""
     body = joined(chunk)
     head = heads.pop(stream, None)
-    if head is not None and not (_may_continue(head, epoch, chunk) and _runs_on(head, limits, chunk, change)):
-        head = None
-    if head is None or not _continue(db, head, stream, chunk, change):
+    missing: tuple[_ChunkRow, ...] = ()
+    may_continue = head is not None and chunk.first == head.last + 1 and epoch == head.epoch
+    if head is not None and may_continue and _runs_on(head, limits, chunk, len(body), change):
+        changes = chunk.last, len(body), change.updated, change.status, change.message
+        if db.execute(_AS_LEFT, (*changes, head.number, stream, epoch, head.last)).rowcount == 1:
+            missing = ((head.number, chunk.first, chunk.last, body),)
+            _put_extras(db, head.number, change)
+    if head is None or not missing:
         head = _head(db, stream)
         if head is None:
             raise unknown(stream)
         refuse(stream, head, epoch, chunk)
         _grow(db, limits, head, chunk, change)
+        if not _runs_on(head, limits, chunk, len(body), change):
+            return ()
     if len(heads) >= _MOST_HEADS:  # some of streams that were lost, which nothing takes away
         heads.clear()
-    if _runs_on(head, limits, chunk, change):
-        heads[stream] = msgspec.structs.replace(head, last=chunk.last, bytes=head.bytes + len(body))
+    heads[stream] = msgspec.structs.replace(head, last=chunk.last, bytes=head.bytes + len(body))
+    return missing
 
 
-def _may_continue(head: _Head, epoch: int, chunk: Chunk) -> bool:
-    return chunk.first == head.last + 1 and epoch == head.epoch
-
-
-def _runs_on(head: _Head, limits: StoreLimits, chunk: Chunk, change: Change) -> bool:
+def _runs_on(head: _Head, limits: StoreLimits, chunk: Chunk, size: int, change: Change) -> bool:
     """Whether the stream only grows, by less than would be trimmed."""
     is_plain = change.status not in ENDINGS and change.ttl is None and not change.frees_key
-    size = head.bytes + sum(map(len, chunk.lines)) + len(chunk.lines)
-    has_room = chunk.last - head.first < limits.stream_events and size <= limits.stream_bytes
+    has_room = chunk.last - head.first < limits.stream_events and head.bytes + size < limits.stream_bytes
     return is_plain and has_room and bool(chunk.lines)
 
 
-def _continue(db: Connection, head: _Head, stream: CallId, chunk: Chunk, change: Change) -> bool:
-    """Whether the stream was unchanged, and has the events now."""
-    body, number = joined(chunk), head.number
-    changes = chunk.last, len(body), change.updated, change.status, change.message
-    if db.execute(_AS_LEFT, (*changes, number, stream, head.epoch, head.last)).rowcount != 1:
-        return False
-    db.execute(_CHUNK, (number, chunk.first, chunk.last, body))
+def _put_extras(db: Connection | Cursor, number: int, change: Change) -> None:
     if change.continuation is not None or change.info is not None:
         db.execute(_EXTRA, (number, change.continuation, change.info))
-    return True
 
 
-def _head(db: Connection, stream: CallId) -> _Head | None:
+def _head(db: Connection | Cursor, stream: CallId) -> _Head | None:
     record = db.execute(_HEAD, (stream,)).fetchone()
     if record is None:
         return None
@@ -161,7 +174,7 @@ def _head(db: Connection, stream: CallId) -> _Head | None:
     return head
 
 
-def _grow(db: Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change: Change) -> None:
+def _grow(db: Connection | Cursor, limits: StoreLimits, head: _Head, chunk: Chunk, change: Change) -> None:
     body, last, number = joined(chunk), head.last, head.number
     if chunk.lines:
         last = chunk.last
@@ -173,15 +186,14 @@ def _grow(db: Connection, limits: StoreLimits, head: _Head, chunk: Chunk, change
     else:
         more = change.ttl, change.frees_key, expires
         db.execute(_CHANGE, (last, len(body), *changes, *more, number))
-    if change.continuation is not None or change.info is not None:
-        db.execute(_EXTRA, (number, change.continuation, change.info))
+    _put_extras(db, number, change)
     if expires is not None:
         db.execute("DELETE FROM messages WHERE stream = ?", (number,))
     if last - head.first >= limits.stream_events or head.bytes + len(body) > limits.stream_bytes:
         _trim(db, limits, number)
 
 
-def _trim(db: Connection, limits: StoreLimits, number: int) -> None:
+def _trim(db: Connection | Cursor, limits: StoreLimits, number: int) -> None:
     ranges = "SELECT first, last, length(body) FROM chunks WHERE stream = ? ORDER BY last"
     chunks = db.execute(ranges, (number,)).fetchall()
     sizes = [(last - first + 1, size) for first, last, size in chunks]

@@ -2,15 +2,17 @@
 
 import sqlite3
 import stat
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import anyio
 import pytest
 
+from mcp_hub.call import StreamInfo
 from mcp_hub.errors import Fenced, KeyTaken, StoreError
 from mcp_hub.stores.base import Change, Message
 from mcp_hub.stores.faults import StoreFault
@@ -114,12 +116,58 @@ async def test_an_append_that_was_rolled_back_with_another_job_is_made_once(tmp_
         row = await create(store, new_row(store))
         await append(store, row, 2)
         heads, chunk, change = store.log._heads, events(3, 1), Change(101.0)
-        run = partial(writes.append, heads, SMALL, stream=row.id, epoch=row.epoch, chunk=chunk, change=change)
+        run = partial(writes.append, heads, SMALL, appends=[(row.id, row.epoch, chunk, change)])
         jobs = [Job(each, lambda _: None, writes=True) for each in (run, fails)]
         first, second = await store._links.writer.ask(lambda _: store._transactions[0].work(jobs))
-        assert first is None and isinstance(second, StoreError)
+        assert first == [None] and isinstance(second, StoreError)
         await append(store, row, 4)
         assert await replayed(store, row) == numbered(1, 4)
+
+
+async def test_appends_of_one_pass_share_a_transaction_and_one_that_cannot_be_made_fails_alone(tmp_path: Path) -> None:
+    async with opened(store := SoleStore(tmp_path)):
+        rows = [await create(store, new_row(store)) for _ in range(40)]
+        for row in rows[::2]:  # with and without what is remembered of them
+            await append(store, row, 2)
+        statements: list[str] = []
+        await store._links.writer.ask(lambda db: db.set_trace_callback(statements.append))
+        failed = await appended_together(store, rows)
+        assert not any(failed) and statements.count("BEGIN IMMEDIATE") == 1
+        failed = await appended_together(store, rows, {3: {"message": "\ud800"}, 5: {"epoch": 9}})
+        assert [type(error) for error in failed if error] == [StoreError, Fenced] and failed[3] and failed[5]
+        for number, row in enumerate(rows):
+            assert await replayed(store, row) == numbered(1, 3 - number % 2 + (number not in (3, 5)))
+
+
+async def appended_together(
+    store: SqliteStore, rows: Sequence[StreamInfo], odd: Mapping[int, Mapping[str, Any]] = MappingProxyType({})
+) -> list[StoreError | None]:
+    """The outcomes of an append of each stream's next event, all in one pass."""
+    outcomes: dict[int, StoreError | None] = {}
+    stored = [await found(store, row) for row in rows]
+    are_done = anyio.Event()
+
+    def done(number: int, error: StoreError | None) -> None:
+        outcomes[number] = error
+        if len(outcomes) == len(rows):
+            are_done.set()
+
+    for number, row in enumerate(stored):
+        how = odd.get(number, {})
+        change = Change(102.0, message=how.get("message"))
+        epoch, chunk = how.get("epoch", row.epoch), events(row.last + 1, 1)
+        store.log.append(row.id, epoch, chunk, change, partial(done, number))
+    with anyio.fail_after(240):
+        await are_done.wait()
+    return [outcomes[number] for number in range(len(rows))]
+
+
+async def test_closing_store_writes_what_the_same_pass_has_appended(tmp_path: Path) -> None:
+    async with opened(store := SoleStore(tmp_path)):
+        row = await create(store, new_row(store))
+        store.log.append(row.id, row.epoch, events(2, 1), Change(101.0), lambda error: None)
+    async with opened(store := SoleStore(tmp_path)):
+        assert await replayed(store, row) == numbered(1, 2)
 
 
 async def test_messages_wake_and_reach_the_owner_alone(sharing: Sharing) -> None:

@@ -11,6 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, result_frame
+from mcp_hub.wire import pipe as pipe_module
 from mcp_hub.wire.pipe import Pipe
 from tests.unit.wire.raw_lines import WAIT, OtherEnd, Told, connected, within
 
@@ -76,6 +77,52 @@ async def test_others_get_their_turn_between_the_slices_of_a_flood() -> None:
         await other.write(line * count)
         assert len(await told.until("notifications", count)) == count
         assert most <= 2 * 128  # the end of one slice and the beginning of another may meet
+
+
+REPORT = b'{"jsonrpc":"2.0","method":"n"}\n'
+
+
+@pytest.mark.parametrize(("open_requests", "reports", "gather"), [(64, 64, True), (63, 64, False), (64, 63, False)])
+async def test_reports_on_many_calls_gather_until_a_request_is_sent(
+    monkeypatch: pytest.MonkeyPatch, open_requests: int, reports: int, gather: bool
+) -> None:
+    monkeypatch.setattr(pipe_module, "_GATHER", WAIT)
+    async with connected() as (pipe, other, told):
+        for _ in range(open_requests):
+            pipe.request("m", b"{}")
+        await other.write(REPORT * reports)
+        await told.until("notifications", reports)
+        assert bool(pipe._input.pace.pauses) == gather
+        pending = pipe.request("m", b"{}")
+        await other.send(id=pending.id, result={})
+        assert (await within(pipe.answer(pending, None))).kind == "result"
+
+
+@pytest.mark.parametrize("news", [{"id": 1, "result": {}}, {"id": 1, "method": "ping"}])
+async def test_reports_count_anew_behind_an_answer_or_a_question(
+    monkeypatch: pytest.MonkeyPatch, news: dict[str, object]
+) -> None:
+    monkeypatch.setattr(pipe_module, "_GATHER", WAIT)
+    async with connected() as (pipe, other, told):
+        for _ in range(65):
+            pipe.request("m", b"{}")
+        await other.write(REPORT * 63)
+        await other.send(**news)
+        await other.write(REPORT)
+        await told.until("notifications", 64)
+        assert not pipe._input.pace.pauses
+
+
+async def test_gathered_reports_arrive_and_too_few_are_read_at_once_again() -> None:
+    async with connected() as (pipe, other, told):
+        for _ in range(64):
+            pipe.request("m", b"{}")
+        await other.write(REPORT * 64)
+        for number in range(64, 80):
+            await told.until("notifications", number)
+            await other.write(REPORT)
+        await told.until("notifications", 80)
+        assert not pipe._input.pace.pauses and pipe._input.pace.reports < 64
 
 
 @pytest.mark.parametrize("last", [b"", b'{"jsonrpc":"2.0","method":"last"}'])

@@ -224,7 +224,7 @@ def is_to_separate(status: UpstreamStatus, server: ServerSettings) -> bool:
     return status.asks and not status.scope and server.scope is None and default_scope(server, asks=True) is not None
 
 
-_PAUSE: Final = 1.0  # seconds between two looks, however often servers change their lists
+_PAUSE: Final = 1.0  # seconds before each look: lists and calls at the start go before, and many changes are one
 _MOST_LOGGED: Final = 1000  # flags that one hub logs; `mcp-hub doctor` shows those of now
 
 
@@ -234,6 +234,7 @@ async def log_flags(catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None
     logged: set[Flag] = set()
     await catalog.settled()
     while len(logged) < _MOST_LOGGED:
+        await anyio.sleep(_PAUSE)
         version = catalog.version
         texts = inspected(catalog.view(None), upstreams)
         for flag in await anyio.to_thread.run_sync(inspector.inspect, *texts, abandon_on_cancel=True):
@@ -243,5 +244,4 @@ async def log_flags(catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None
                 tool = decoded(flag.exported if is_tool else label_of(flag.tool))
                 details = {"kind": flag.kind, "where": decoded(flag.where, 200), "why": flag.why, "text": flag.text}
                 log.warning("tool_flagged", upstream=flag.server, tool=tool, **details)
-        await anyio.sleep(_PAUSE)
         await catalog.wait_changed(version)

@@ -1,5 +1,6 @@
 """The `mcp-hub` command, also as `python -m mcp_hub`. `serve` over stdio joins the background hub (`attach`)."""
 
+import gc
 import os
 import sys
 
@@ -20,6 +21,7 @@ def main() -> None:
         if serve_attached(request, mode):
             return
         arguments = [*arguments, "--attach", "never"]
+    gc.set_threshold(500_000, 20, 20)  # what imports make stays: collections find nothing
     from mcp_hub.cli import main as command  # a client that joins a hub does without it
 
     command(arguments)

@@ -1,6 +1,5 @@
 """Hosts and addresses: their normal form, rules for hosts, and special networks. Resolves no names."""
 
-import re
 import socket
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -9,6 +8,8 @@ from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
+
+from mcp_hub.globs import late
 
 Address = IPv4Address | IPv6Address
 
@@ -53,12 +54,12 @@ _KINDS: Final[dict[str, str]] = {
 }
 """IANA's special-purpose addresses (RFC 6890)."""
 _LABEL: Final = "[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
-_NAME: Final = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
-_NUMBER: Final = re.compile(r"(\d+|0x[0-9a-f]*)\Z")
+_NAME: Final = late(rf"(?=.{{1,253}}\Z){_LABEL}(\.{_LABEL})*")
+_NUMBER: Final = late(r"(\d+|0x[0-9a-f]*)\Z")
 """The last part of an address in some notation (WHATWG URL §3.6)."""
 _DEVIATIONS: Final = "ßς\u200c\u200d"
 """Characters that IDNA standards encode differently (UTS 46 §1.1)."""
-_PORT: Final = re.compile(r"[0-9]{1,5}")
+_PORT: Final = late(r"[0-9]{1,5}")
 
 
 class HostRule(msgspec.Struct, frozen=True):

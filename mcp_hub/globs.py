@@ -38,10 +38,10 @@ def _matcher(patterns: tuple[str, ...]) -> Callable[[str], object]:
 
 class _Late:
     def __init__(self, pattern: str | bytes, flags: int) -> None:
-        self._text, self._flags = pattern, flags
+        self.pattern, self._flags = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        compiled: re.Pattern[Any] = re.compile(self._text, self._flags)
+        compiled: re.Pattern[Any] = re.compile(self.pattern, self._flags)
         method = self.__dict__[name] = getattr(compiled, name)
         return method
 

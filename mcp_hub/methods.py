@@ -4,10 +4,11 @@ A pattern writes its namespace out, the part before the first `/`: it cannot mat
 nothing bypasses filters, approvals and rules for calls.
 """
 
-import re
 from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import Final
+
+from mcp_hub.globs import late
 
 KNOWN: Final = frozenset(
     {
@@ -20,10 +21,8 @@ KNOWN: Final = frozenset(
 _NOTICES: Final = KNOWN | {"initialized", "cancelled", "progress", "message"}
 """Names behind `notifications/` in those of MCP."""
 _NOTICE: Final = "notifications/"
-_METHOD: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
-_PATTERN: Final = re.compile(
-    r"(?:notifications/)?[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)*(?:/[A-Za-z0-9_.-]*\*)?"
-)
+_METHOD: Final = late(r"[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
+_PATTERN: Final = late(r"(?:notifications/)?[A-Za-z0-9][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_.-]+)*(?:/[A-Za-z0-9_.-]*\*)?")
 _LONGEST: Final = 128
 MOST_PATTERNS: Final = 32
 

@@ -1,11 +1,12 @@
 """JSON Schema from strangers: any JSON is accepted, and work is bounded. Pure."""
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
 import msgspec
+
+from mcp_hub.globs import late
 
 TYPES: Final = ("object", "array", "string", "integer", "number", "boolean", "null")
 ANNOTATIONS: Final = frozenset(
@@ -34,8 +35,8 @@ _MAX_IDENTIFIED: Final = 20_000
 """Objects in a schema that may have an `$id`."""
 _VALUES: Final = frozenset(("enum", "const", "default", "examples", "example"))
 """Keywords with values, in which `$id` is data."""
-_NAMING: Final = re.compile(rb'"(?:\$?id|\$(?:dynamicA|a)nchor)":"')
-_DRAFT_4: Final = re.compile(r"json-schema\.org/draft-0[34]/")
+_NAMING: Final = late(rb'"(?:\$?id|\$(?:dynamicA|a)nchor)":"')
+_DRAFT_4: Final = late(r"json-schema\.org/draft-0[34]/")
 
 _Schema = dict[str, Any]
 Property = tuple[str, object, bool]

@@ -1,12 +1,13 @@
 """Frozen records and ids of every layer, without I/O. Payloads are `RawJson`, as sent."""
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, NewType, Self, get_args
 
 import msgspec
+
+from mcp_hub.globs import late
 
 JsonObject = dict[str, Any]
 RawJson = bytes | msgspec.Raw
@@ -172,7 +173,7 @@ LAST_OUTPUT: Final = ". Last output: "
 """Separates a `Cause`'s reason from a server's last output."""
 LAST_LINE: Final = ", the last is "
 """Separates the number of odd lines from the last one."""
-_LOCAL_PATH: Final = re.compile(
+_LOCAL_PATH: Final = late(
     r"(?P<url>\b(?!file:)[A-Za-z][\w+.-]{0,15}://[^\s'\"`<>]*)"
     r"|(?P<quote>['\"`])(?:file://|~)?/[^'\"`\n]*(?P=quote)"
     r"|~/[^\s'\"`]+"

@@ -2,7 +2,6 @@
 servers are loaded on use.
 """
 
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
@@ -33,6 +32,7 @@ from mcp_hub.code.steps import CodeLimits
 from mcp_hub.code.tool import python_names
 from mcp_hub.errors import InvalidParams, StoreUnavailable
 from mcp_hub.events import Progressed
+from mcp_hub.globs import late
 from mcp_hub.hub import HubPort
 from mcp_hub.notices import Notices
 from mcp_hub.protocol import eras
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 _META: Final = RequestMeta(token=None, version=None, client_info=None, capabilities=None, log_level=None, rest={})
 _NULL: Final = msgspec.Raw(b"null")
-_NAMED: Final = re.compile(r"(?:function|Name) `(\w+)`")
+_NAMED: Final = late(r"(?:function|Name) `(\w+)`")
 _SIGNATURES: Final = 3
 _SESSIONS: Final = 256
 """Runs whose session is kept; another one is made anew."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, Literal
 import anyio
 import anyio.to_thread
 import msgspec
-import platformdirs
 from msgspec.structs import replace
 
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.attach.system import user_folder
 from mcp_hub.call import Upstream
 from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.flags import Flag, decoded
@@ -25,6 +25,7 @@ from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.load.secrets import target_of
 from mcp_hub.config.schema.servers import ServerSettings
 from mcp_hub.config.trust import project_of
+from mcp_hub.globs import late
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide_head
 from mcp_hub.stores.server_logs import log_file, log_folder
@@ -84,16 +85,16 @@ def summary(statuses: Sequence[UpstreamStatus]) -> str:
     return text + more
 
 
-_BROWSERS: Final = re.compile(
+_BROWSERS: Final = late(
     r"(?:^|[/@\\_-])(?:playwright|puppeteer|chrome-devtools|browser-?mcp|mcp-browser|browserbase|selenium|browser-use)",
     re.IGNORECASE,
 )
 """Servers that drive a browser, which two clients cannot share."""
-_RELATIVE: Final = re.compile(
+_RELATIVE: Final = late(
     r"\.{1,2}(?:[/\\].*)?|(?:[\w.-]+[/\\])*[\w.-]+\.(?:py|pyz|[cm]?js|[cm]?ts|sh|rb|php|pl|jar|dll)", re.DOTALL
 )
 """Arguments relative to the working directory: with dots, or scripts."""
-_BOUND: Final = re.compile(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE)
+_BOUND: Final = late(r"(?:^|[/@\\_-])serena(?:$|[/@\\_.-])", re.IGNORECASE)
 """Servers that work on the project of their working directory."""
 
 
@@ -111,7 +112,7 @@ class StartFolders(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, config: Path, state: Path) -> "StartFolders":
         folder = os.path.dirname(config)
-        users = {os.path.expanduser("~"), platformdirs.user_config_dir("mcp-hub")}
+        users = {os.path.expanduser("~"), user_folder("config", os.environ)}
         is_project = folder not in users and os.path.lexists(os.path.join(folder, ".git"))
         spare, homes = (log_folder(state, str(config), kind) for kind in ("folders", "sandboxes"))
         return cls(folder if is_project else None, spare, homes, config)
@@ -223,7 +224,7 @@ def is_to_separate(status: UpstreamStatus, server: ServerSettings) -> bool:
     return status.asks and not status.scope and server.scope is None and default_scope(server, asks=True) is not None
 
 
-_PAUSE: Final = 1.0  # seconds between two looks, however often servers change their lists
+_PAUSE: Final = 1.0  # seconds before each look: lists and calls at the start go before, and many changes are one
 _MOST_LOGGED: Final = 1000  # flags that one hub logs; `mcp-hub doctor` shows those of now
 
 
@@ -233,6 +234,7 @@ async def log_flags(catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None
     logged: set[Flag] = set()
     await catalog.settled()
     while len(logged) < _MOST_LOGGED:
+        await anyio.sleep(_PAUSE)
         version = catalog.version
         texts = inspected(catalog.view(None), upstreams)
         for flag in await anyio.to_thread.run_sync(inspector.inspect, *texts, abandon_on_cancel=True):
@@ -242,5 +244,4 @@ async def log_flags(catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None
                 tool = decoded(flag.exported if is_tool else label_of(flag.tool))
                 details = {"kind": flag.kind, "where": decoded(flag.where, 200), "why": flag.why, "text": flag.text}
                 log.warning("tool_flagged", upstream=flag.server, tool=tool, **details)
-        await anyio.sleep(_PAUSE)
         await catalog.wait_changed(version)

@@ -1,6 +1,5 @@
 """Loads structlog without rich, whose tracebacks show local variables, and pydantic without plugins."""
 
-import gc
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -9,8 +8,6 @@ from typing import Final
 COLLECTOR: Final = (20_000, 20, 20)
 """Thresholds of the collector in a hub that serves."""
 _PLUGINS: Final = "pydantic.plugin._loader"
-
-gc.set_threshold(500_000, 20, 20)  # what imports make stays: collections find nothing, and were a tenth of the start
 
 if "rich" not in sys.modules and "structlog" not in sys.modules:
     sys.modules["rich"] = None  # type: ignore[assignment]  # makes an import fail

@@ -11,20 +11,21 @@ from operator import itemgetter
 from typing import Final
 
 from mcp_hub.code.steps import CodeError
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_head, hide_part
 from mcp_hub.syntax import parsed
 
 MOST_BYTES: Final = 64 << 10
 
-_OPENING: Final = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+.-]*)[^`]*")
-_CLOSING: Final = re.compile(r"[ \t]*((?:`{3}|~{3})[`~]*)[ \t]*")
+_OPENING: Final = late(r"[ \t]*(`{3,}|~{3,})[ \t]*([\w+.-]*)[^`]*")
+_CLOSING: Final = late(r"[ \t]*((?:`{3}|~{3})[`~]*)[ \t]*")
 _MOST_UNCLOSED: Final = 20
-_TOKEN: Final = re.compile(r"\w+|[^\w\s]")
+_TOKEN: Final = late(r"\w+|[^\w\s]")
 _MOST_TOKENS: Final = 24_000
 """The parser holds all else up: 50 ms for so many."""
 _PYTHON: Final = ("", "py", "python", "python3")
-_LEADING: Final = re.compile(r"^[ \t]+", re.MULTILINE)
-_IDENTIFIER: Final = re.compile(r"[^\W\d]\w*")
+_LEADING: Final = late(r"^[ \t]+", re.MULTILINE)
+_IDENTIFIER: Final = late(r"[^\W\d]\w*")
 _MEMBERS: Final = ("tool", "arguments", "code")
 """Attributes of `OutcomeUnknown` and `ToolError`; those of the engine have args alone."""
 _MOST_LINE: Final = 200

@@ -2,7 +2,6 @@
 
 import datetime
 import math
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Final, TypeVar
@@ -10,6 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from mcp_hub.code.steps import CodeRaise
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_head
 from mcp_hub.types import JsonObject, RawJson, RawObject
 
@@ -23,7 +23,7 @@ _MOST_ERROR: Final = 64 << 10
 _MOST_COST: Final = 64 << 20
 _COST: Final = 64
 _LONG: Final = 64 << 10
-_FUNCTION: Final = re.compile(r"<(?:function|bound method|coroutine|generator)\b.{0,200}>")
+_FUNCTION: Final = late(r"<(?:function|bound method|coroutine|generator)\b.{0,200}>")
 """The engine gives what it cannot hand out as such a text."""
 _MISSING: Final = "not kept: the script has continued at another hub, or its media have more than 16 MiB"
 TOO_LARGE: Final = "the result has a number that is too large"

@@ -9,9 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import platformdirs
-
-from mcp_hub.attach.system import account
+from mcp_hub.attach.system import account, user_folder
 from mcp_hub.attach.system import user as effective_user
 from mcp_hub.errors import ConfigError, ConfigFinding
 
@@ -225,7 +223,7 @@ def _name(user: int) -> str:
 
 def state_dir(env: Mapping[str, str]) -> Path:
     """The state folder: `MCP_HUB_STATE_DIR`, else the platform's."""
-    return Path(env.get("MCP_HUB_STATE_DIR") or platformdirs.user_state_dir("mcp-hub"))
+    return Path(env.get("MCP_HUB_STATE_DIR") or user_folder("state", env))
 
 
 def own_folders(settings: "Settings | None", env: Mapping[str, str]) -> list[Path]:

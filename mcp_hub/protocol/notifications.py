@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from mcp_hub.events import Progressed
+from mcp_hub.globs import late
 from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.jsonrpc.envelope import read_as
 from mcp_hub.types import Kind, RawJson, RawObject
@@ -31,10 +32,10 @@ OF_EVENTS: Final = frozenset(
     f"notifications/events/{name}" for name in ("active", "event", "heartbeat", "error", "terminated")
 )
 """The messages of an `events/stream` (SEP-3415)."""
-_PART_BEGINS: Final = re.compile("[/#]")
+_PART_BEGINS: Final = late("[/#]")
 _LONGEST: Final = 2048
 """Characters of a URI whose wholes are looked for; bounds the work of one notification."""
-_TIMEOUT: Final = re.compile(
+_TIMEOUT: Final = late(
     r"(?:\w*Error: )?(?:MCP error -32001: )?(?:request timed out|request timeout|timed out(?: after [-+.\de]+ ?s)?"
     r"|(?:the operation|signal) timed out\.?|the operation was aborted due to timeout)",
     re.IGNORECASE,

@@ -6,7 +6,6 @@ the length, the modification time the expiry.
 
 import hashlib
 import os
-import re
 import stat
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -20,16 +19,17 @@ import anyio
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.attach.system import BYTES, NO_LINK
 from mcp_hub.errors import StoreError
+from mcp_hub.globs import late
 from mcp_hub.logs import get_logger
 from mcp_hub.stores.documents import DocumentLimits, Documents, check_size, document_id, is_document_id, surplus
 from mcp_hub.stores.locks import open_plain, remove
 
 log = get_logger(__name__)
 
-_HEAD: Final = re.compile(rb"mcp-hub result 1 ([0-9a-f]{16})\n")
+_HEAD: Final = late(rb"mcp-hub result 1 ([0-9a-f]{16})\n")
 _HEAD_SIZE: Final = 34
-_NAME: Final = re.compile(r"([0-9a-f]{32})-r[a-z2-7]{12}")
-_FRESH: Final = re.compile(r"\.[0-9a-f]{32}\.new")
+_NAME: Final = late(r"([0-9a-f]{32})-r[a-z2-7]{12}")
+_FRESH: Final = late(r"\.[0-9a-f]{32}\.new")
 _WRITING: Final = 600.0
 """Seconds after which a file that is being written is taken to be left behind."""
 _READERS: Final = 4

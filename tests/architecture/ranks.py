@@ -23,7 +23,6 @@ ORDER = [
         "codes",
         "extras",
         "files",
-        "globs",
         "masking",
         "methods",
         "notices",
@@ -31,7 +30,7 @@ ORDER = [
         "syntax",
         "types",
     },
-    {"secret_forms", "windows"},
+    {"globs", "secret_forms", "windows"},
 ]
 """Top imports bottom only; names of one rank never import each other."""
 

@@ -1,16 +1,17 @@
 """Finds an array in a JSON text, and the borders of its items. Pure."""
 
-import re
 from typing import Final
 
 import msgspec
 
-_SPACE: Final = re.compile(rb"[ \t\r\n]*")
-_BETWEEN: Final = re.compile(rb"[ \t\r\n,]*")
+from mcp_hub.globs import late
+
+_SPACE: Final = late(rb"[ \t\r\n]*")
+_BETWEEN: Final = late(rb"[ \t\r\n,]*")
 _GAP: Final = b" \t\r\n,"
 _MOST_COMMAS: Final = 2_000_000
 """Commas of a parsed text: each value costs some 80 bytes."""
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_PLAIN: Final = late(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _DEPTH: Final = 8
 """Objects around an array."""
 _MOST_KEY: Final = 64

@@ -3,7 +3,6 @@
 An unindented line that is not JSON is the hub's, or begins with the name of a tool or server.
 """
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal
@@ -37,6 +36,7 @@ from mcp_hub.catalog.views.entries import Entry, by_server
 from mcp_hub.catalog.views.view import CatalogView
 from mcp_hub.code.signatures import line, returned
 from mcp_hub.code.tool import RUN_CODE
+from mcp_hub.globs import late
 from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.jsonrpc.envelope import raw_object
 from mcp_hub.types import ClientKind, Kind, Snapshot, UpstreamState, UpstreamStatus
@@ -185,7 +185,7 @@ _IN_ENGLISH: Final = " Search again in English."
 _READS: Final = "*"
 """The mark of a tool that `read_tool` runs."""
 _OF_A_TOOL: Final = ("name", "description", "inputSchema")
-_WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WORD: Final = late(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 _RETURNED: Final = 1000  # characters of a result's type behind a definition
 _IN_SCRIPTS: Final = f"\nIn {RUN_CODE} each other character of a name is _."

@@ -3,7 +3,6 @@
 Strict clients reject a list for one malformed entry: it is repaired if nothing is lost, else quarantined.
 """
 
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -14,6 +13,7 @@ from msgspec.structs import replace
 from pydantic_core import Url
 
 from mcp_hub.catalog.offers.filters import UNTOLD, EffectiveHints, HintClaims, Traits
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.capabilities import KINDS
 from mcp_hub.protocol.definitions.models import CHECKS, Listed, ListedTool
@@ -97,12 +97,12 @@ MAX_DEPTH = 100
 _MAX_TAGS = 100
 _MAX_TAG = 200
 _MAX_REASON = 240  # room for a sentence; a reason may quote the upstream's text
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")  # RFC 3986 §3.1
+_UNPRINTABLE = late("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_SCHEME = late(r"[A-Za-z][A-Za-z0-9+.-]*:")  # RFC 3986 §3.1
 # clients in Python cannot read the whole list for an integer with more of them (`sys.int_info.default_max_str_digits`)
 _MAX_DIGITS = 4300
-_LONG_NUMBER = re.compile(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1))
-_STRING = re.compile(rb'"[^"]*"')
+_LONG_NUMBER = late(rb"(?<!\d)\d{%d}" % (_MAX_DIGITS + 1))
+_STRING = late(rb'"[^"]*"')
 
 
 class Definition(msgspec.Struct, frozen=True):

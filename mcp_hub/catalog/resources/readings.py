@@ -18,15 +18,16 @@ from msgspec.structs import replace
 
 from mcp_hub.catalog.offers.filters import UNTOLD, Filter, Selector, Traits
 from mcp_hub.catalog.resources.uris import MAX_MATCHED
+from mcp_hub.globs import late
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
-_PARTS = re.compile(r"([^?#]*)(.*)", re.DOTALL)
-_MORE = re.compile("[?#;]")
-_AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:@]*)(?::([0-9]*))?")
-_DRIVE = re.compile(r"\A([A-Za-z])[:|](?=/|\Z)")  # of Windows. A host before it is dropped by some and not by others
-_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
+_SCHEME = late(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_PARTS = late(r"([^?#]*)(.*)", re.DOTALL)
+_MORE = late("[?#;]")
+_AUTHORITY = late(r"(\[[^\]]*\]|[^:@]*)(?::([0-9]*))?")
+_DRIVE = late(r"\A([A-Za-z])[:|](?=/|\Z)")  # of Windows. A host before it is dropped by some and not by others
+_ESCAPE = late(r"%[0-9A-Fa-f]{2}")
+_CONTROL = late(r"[\x00-\x1f\x7f]")
+_NUMBER = late(r"[0-9]+|0x[0-9a-f]*")
 _LONGEST_HOST: Final = 255  # characters (RFC 1035): the time that Punycode takes grows with the square of them
 _PORTS: Final = {"file": "", "ftp": "21", "http": "80", "https": "443", "ws": "80", "wss": "443"}
 """Schemes whose URIs are read alike, with their default ports."""
@@ -34,15 +35,15 @@ _MOST: Final = 1 << 17
 """The most characters of all readings of one URI."""
 _MARKS: Final = "1" * 31
 """More than 30 combining characters in a row (UAX #15, Stream-Safe Text Format), which are slow to normalize."""
-_OF_HUB: Final = re.compile("hub://[^/]*/")
-_OF_APP: Final = re.compile("ui://(?:[^/!]*![0-9]*/)+")
+_OF_HUB: Final = late("hub://[^/]*/")
+_OF_APP: Final = late("ui://(?:[^/!]*![0-9]*/)+")
 """Names of servers in an app's address, after its scheme; a hub removes the first."""
-_WRAPPER: Final = re.compile(rf"{_OF_HUB.pattern}|(?<=[^a-z0-9+.-])(?=[a-z][a-z0-9+.-]*:)")
+_WRAPPER: Final = late(rf"{_OF_HUB.pattern}|(?<=[^a-z0-9+.-])(?=[a-z][a-z0-9+.-]*:)")
 """The start of a nested URI: after a server's name, or with its own scheme."""
-_PUNYCODE: Final = re.compile(r"(?<=[/.@])xn--[a-z0-9-]{1,59}")
-_PARAMETERS: Final = re.compile(r";[^/?#]*")
-_LOOSE: Final = re.compile(r"(?<=[^:/. ])[. ]*/+")  # dots and spaces at the end of a segment; empty segments
-_ESCAPED_GLOB: Final = re.compile(r"%(2a|3f|5b|5d)")
+_PUNYCODE: Final = late(r"(?<=[/.@])xn--[a-z0-9-]{1,59}")
+_PARAMETERS: Final = late(r";[^/?#]*")
+_LOOSE: Final = late(r"(?<=[^:/. ])[. ]*/+")  # dots and spaces at the end of a segment; empty segments
+_ESCAPED_GLOB: Final = late(r"%(2a|3f|5b|5d)")
 
 
 class _UriVariants(msgspec.Struct, frozen=True):

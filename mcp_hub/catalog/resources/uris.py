@@ -18,6 +18,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from mcp_hub.catalog.resources.skills import SkillRoots
+from mcp_hub.globs import late
 from mcp_hub.protocol.jsonrpc.envelope import object_bytes, raw_object
 from mcp_hub.types import Origin, RawJson
 
@@ -126,11 +127,11 @@ MAX_MATCHED = 8192  # longer URIs are data, not addresses; bounds the work of on
 _HUB = "hub://"
 _WEB = ("https://", "http://")
 _UI = "ui://"
-_WRAPPED = re.compile(r"hub://([^/!]*)(!\d+)?/(.*)", re.DOTALL)
-_WRAPPED_UI = re.compile(r"ui://([^/!]*)!(\d*)/(.*)", re.DOTALL)
+_WRAPPED = late(r"hub://([^/!]*)(!\d+)?/(.*)", re.DOTALL)
+_WRAPPED_UI = late(r"ui://([^/!]*)!(\d*)/(.*)", re.DOTALL)
 _PATH = r"(?:[A-Za-z0-9._~:/?@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
-_VALID = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{_PATH}(?:#{_PATH})?")
-_EXPRESSION = re.compile(r"\{([^{}]*)\}")
+_VALID = late(rf"[A-Za-z][A-Za-z0-9+.-]*:{_PATH}(?:#{_PATH})?")
+_EXPRESSION = late(r"\{([^{}]*)\}")
 # RFC 6570 §2.2: operator → (what a non-empty expansion begins with, characters that it cannot hold). Wider than the
 # RFC where naive clients paste values in unencoded.
 _OPERATORS = {

@@ -1,7 +1,6 @@
 """Offered definitions under their exported names."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
@@ -31,8 +30,7 @@ from mcp_hub.types import Era, Kind, Origin, Snapshot
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One listed thing. `key`: the upstream's name, URI or template; `raw`: the definition under `exported`.
 
     `is_pinned`: listed in every mode. `supplied`: the hub's arguments. `path` projects results. `modes`: the server's
@@ -47,7 +45,7 @@ class Entry:
     summary: str = ""
     is_pinned: bool = False
     tags: tuple[str, ...] = ()
-    supplied: Supplied | None = field(default=None, hash=False)
+    supplied: Supplied | None = None
     hints: EffectiveHints = EffectiveHints()
     is_read_only: bool = False
     app: AppMeta | None = None

@@ -1,11 +1,11 @@
 """The tools that a client is listed, and the hub's own for the others. Pure."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from mcp_hub.catalog import texts as discovery
 from mcp_hub.catalog.compact import compact_tool

@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import platformdirs
-
 from mcp_hub.addresses import is_cleartext
+from mcp_hub.attach.system import user_folder
 from mcp_hub.config.findings import DataPath, Finding, Findings
 from mcp_hub.config.load.check import check_accounts, check_references, check_rules, code_in, validated
 from mcp_hub.config.load.foreign import is_foreign, place_of_servers, sections
@@ -104,7 +103,7 @@ def is_named(explicit: str | None, path: Path, cwd: Path, env: Mapping[str, str]
 
 
 def usual_place() -> Path:
-    return Path(platformdirs.user_config_dir("mcp-hub")) / _NAMES[0]
+    return Path(user_folder("config", os.environ)) / _NAMES[0]
 
 
 def load(

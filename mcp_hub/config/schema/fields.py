@@ -30,6 +30,7 @@ from pydantic_core.core_schema import no_info_plain_validator_function
 
 from mcp_hub.config.findings import DataPath, Flaw
 from mcp_hub.errors import InvalidParams
+from mcp_hub.globs import late
 from mcp_hub.masking import hide
 from mcp_hub.selection import check_path
 from mcp_hub.types import CodeMode
@@ -108,16 +109,16 @@ _LONGEST_TEXT = 64  # bounds the arithmetic on hostile input
 _SECONDS = {"ms": Decimal("0.001"), "s": Decimal(1), "m": Decimal(60), "h": Decimal(3600), "d": Decimal(86400)}
 _BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _NUMBER = r"[0-9]+(?:\.[0-9]+)?"
-_PART = re.compile(rf"({_NUMBER})(ms|s|m|h|d)")
-_PARTS = re.compile(rf"(?:{_PART.pattern})+")
-_SIZE = re.compile(rf"({_NUMBER})\s*([A-Za-z]*)")
+_PART = late(rf"({_NUMBER})(ms|s|m|h|d)")
+_PARTS = late(rf"(?:{_PART.pattern})+")
+_SIZE = late(rf"({_NUMBER})\s*([A-Za-z]*)")
 _WANT_DURATION = 'expected a duration such as "30m", "2s", "250ms" or "1h30m", or a number of seconds'
 _WANT_SIZE = 'expected a size such as "32MiB" or "1MB", or a number of bytes'
 _FLAGS = {
     **dict.fromkeys(("1", "on", "t", "true", "y", "yes"), True),
     **dict.fromkeys(("0", "off", "f", "false", "n", "no"), False),
 }
-_ORIGIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/@\\?#*]+/?")
+_ORIGIN: Final = late(r"[A-Za-z][A-Za-z0-9+.-]*://[^\s/@\\?#*]+/?")
 KiB: Final = 1 << 10
 MiB: Final = 1 << 20
 
@@ -269,7 +270,7 @@ def _word_or_duration(*words: str) -> Callable[[object], object]:
     return read
 
 
-_RATE: Final = re.compile(r"^([1-9][0-9]{0,4})\s*/\s*([0-9]{0,3})\s*(s|sec|min|m|h|d)$")
+_RATE: Final = late(r"^([1-9][0-9]{0,4})\s*/\s*([0-9]{0,3})\s*(s|sec|min|m|h|d)$")
 _PERIODS: Final = {"s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -343,10 +344,10 @@ TRANSPORTS: Final = {
 """Values of `type`, other clients' included."""
 
 _OTHER_SCHEMES: Final = ("ws", "wss", "unix", "pipe", "tcp", "grpc")
-_NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_VALUE: Final = re.compile(r"([\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?)?")
-_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
-_OWN: Final = re.compile(
+_NAME: Final = late(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE: Final = late(r"([\x21-\x7e]([\x20-\x7e\t]*[\x21-\x7e])?)?")
+_TOKEN: Final = late(r"[\x21-\x7e]+")
+_OWN: Final = late(
     r"accept|accept-encoding|connection|content-(length|type|encoding)|host|keep-alive|last-event-id|te|trailer"
     r"|transfer-encoding|upgrade|mcp-.*"
 )

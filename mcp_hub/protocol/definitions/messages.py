@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import Raw
 
+from mcp_hub.globs import late
 from mcp_hub.protocol import eras
 from mcp_hub.protocol.definitions.models import (
     MOST_COMPLETIONS,
@@ -35,7 +36,7 @@ from mcp_hub.types import MODERN, Era, Kind, RawJson, RawObject
 
 _MEDIA: Final = {"iVBORw0KGgo": "image/png", "/9j/": "image/jpeg", "R0lGOD": "image/gif", "UklGR": "image/webp"}
 """Types of images, by what they begin with in base64."""
-_DATA_URI = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
+_DATA_URI = late(r"data:([^;,]*)(?:;[^;,]*)*;base64,", re.IGNORECASE)
 _SAFE: Final = str.maketrans("-_", "+/")
 """The alphabet of base64 for addresses (RFC 4648 §5) to the usual one."""
 _COMPLETE: Final = Raw(b'"complete"')

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from mcp_hub.errors import RpcError
+from mcp_hub.globs import late
 from mcp_hub.protocol.capabilities import BY_LIST_METHOD, KINDS
 from mcp_hub.protocol.jsonrpc.envelope import (
     MESSAGE,
@@ -32,13 +33,13 @@ _MAX_REPAIRED: Final = 1 << 20
 _MOST_ELEMENTS: Final = 1 << 15
 _MOST_TOKENS: Final = 1 << 19
 """Strings and brackets of a list; to look at so many takes about 0.3 seconds."""
-_NUMBERS: Final = re.compile(rb'"[^"]*"?|-?(?:NaN|Infinity)\b')
+_NUMBERS: Final = late(rb'"[^"]*"?|-?(?:NaN|Infinity)\b')
 """Strings, and outside of them what is taken for a number. These patterns are for text that is `flat`."""
-_TOKEN: Final = re.compile(rb'"[^"]*("?)|[\[\]{}]')
-_SCALAR: Final = re.compile(rb'"[^"]*"|[^\s"\[\]{},]+')
+_TOKEN: Final = late(rb'"[^"]*("?)|[\[\]{}]')
+_SCALAR: Final = late(rb'"[^"]*"|[^\s"\[\]{},]+')
 _QUOTE: Final = ord('"')
 _CLOSING: Final = {b"{": b"}", b"[": b"]"}
-_SPACE: Final = re.compile(rb"\s*")
+_SPACE: Final = late(rb"\s*")
 _decode_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -161,7 +162,7 @@ def _is_json(text: bytes) -> bool:
 
 BATCHING: Final = frozenset({"2025-03-26"})
 """Versions in which an array is a message."""
-_ARRAY: Final = re.compile(rb"\s*\[")
+_ARRAY: Final = late(rb"\s*\[")
 _MOST: Final = 64
 """Messages that are taken from one line."""
 _MOST_LISTED: Final = 128
@@ -172,7 +173,7 @@ _WHOLE: Final = 1 << 20
 """Bytes of a line that is looked at all over."""
 _LOOK: Final = 1 << 16
 """Bytes that are looked at, at either end of a longer one."""
-_CUT: Final = re.compile(rb"\}\s*(?=%b)" % MESSAGE)
+_CUT: Final = late(rb"\}\s*(?=%b)" % MESSAGE)
 """Between two messages. Valid JSON holds no such thing: its strings have no quotes of their own."""
 
 _decode_array: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode

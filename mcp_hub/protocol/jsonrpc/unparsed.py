@@ -3,7 +3,6 @@
 Linear in time, without recursion.
 """
 
-import re
 from typing import Final
 
 import msgspec
@@ -99,7 +98,7 @@ def _is_request(head: bytes) -> bool:
 
 _ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _OTHERS: Final = bytes(set(range(256)) - set(b"[]{}"))
-_RUNS: Final = re.compile(rb"\[+|\]+")
+_RUNS: Final = late(rb"\[+|\]+")
 _WINDOW: Final = 1 << 20
 """Bytes that are cut up at a time."""
 _PEELED: Final = 2

@@ -1,7 +1,6 @@
 """Past calls over REST: pages, single calls, figures."""
 
 import math
-import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from difflib import get_close_matches
@@ -9,14 +8,14 @@ from typing import Final, Literal, Protocol
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from mcp_hub.globs import any_matches
+from mcp_hub.globs import any_matches, late
 from mcp_hub.masking import hide_head
 from mcp_hub.types import OWN
 
-_AGE: Final = re.compile(r"([0-9]{1,9})(s|m|h|d|w)")
+_AGE: Final = late(r"([0-9]{1,9})(s|m|h|d|w)")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_UNIX: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
-_CURSOR: Final = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)-([0-9]{1,16})-(in_[0-9A-Za-z_-]{1,64})")
+_UNIX: Final = late(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+_CURSOR: Final = late(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)-([0-9]{1,16})-(in_[0-9A-Za-z_-]{1,64})")
 MOST: Final = 1000
 MOST_DETAILS: Final = 200
 """Calls of one answer, and of one with their texts."""

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from mcp_hub.errors import InvalidParams, RpcError
+from mcp_hub.globs import late
 from mcp_hub.masking import hide_head
 from mcp_hub.protocol.jsonrpc.envelope import notification_frame, object_bytes, one_line, raw_object, read_as
 from mcp_hub.protocol.jsonrpc.repair import NOT_JSON
@@ -28,9 +29,7 @@ LONGEST_ID: Final = 512
 _LONGEST_ERROR: Final = 4096
 """Bytes of an error with its data."""
 _LONGEST_TIME: Final = 64
-_TIME: Final = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([Zz])|([+-]\d\d):?([0-5]\d))?", re.ASCII
-)
+_TIME: Final = late(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?(?:([Zz])|([+-]\d\d):?([0-5]\d))?", re.ASCII)
 _EMPTY: Final = Raw(b"{}")
 
 

@@ -1,11 +1,14 @@
 """What is flagged in a definition, what is not, and how it is shown."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
+import anyio
 import msgspec
 import pytest
 
+from mcp_hub.app import readiness
+from mcp_hub.catalog.catalog import Catalog
 from mcp_hub.catalog.flags import MOST_FLAGS, Flag, decoded, flags_of, folded, hidden_in, orders_in
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.catalog.trust.scan import Inspector
@@ -222,3 +225,39 @@ def test_what_was_looked_at_before_has_the_same_flags_and_new_neighbours_count()
     assert [one.kind for one in inspected(evil, inspector=inspector)] == ["hidden"]
     assert [one.kind for one in inspected(evil, MAIL, inspector=inspector)] == ["hidden", "other_tool"]
     assert [one.kind for one in inspected(evil, inspector=inspector)] == ["hidden"]
+
+
+class _Looked:
+    """A catalog that notes whether somebody asked for the view."""
+
+    version = 1
+
+    def __init__(self) -> None:
+        self.asked = anyio.Event()
+
+    async def settled(self) -> None:
+        pass
+
+    async def wait_changed(self, after: int) -> int:
+        await anyio.sleep_forever()
+        return after
+
+    def view(self, profile: str | None) -> Any:
+        self.asked.set()
+        return build([], ViewRules({}, shared=False, max_result_tokens=0))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("pause", "is_searched"), [(0.0, True), (3600.0, False)])
+async def test_texts_are_searched_after_a_pause_in_which_clients_list(
+    pause: float, is_searched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "_PAUSE", pause)
+    catalog = _Looked()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(readiness.log_flags, cast("Catalog", catalog), {})
+        if is_searched:
+            await catalog.asked.wait()
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert catalog.asked.is_set() == is_searched

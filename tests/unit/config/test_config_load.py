@@ -154,7 +154,7 @@ def test_usual_file_of_the_directory_is_found(tmp_path: Path, name: str) -> None
 
 
 def test_file_of_the_user_is_found_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platformdirs.user_config_dir", lambda name: str(tmp_path / "user" / name))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
     with pytest.raises(ConfigError) as caught:
         find_config(None, tmp_path, {})
     place = tmp_path / "user" / "mcp-hub" / "servers.yaml"

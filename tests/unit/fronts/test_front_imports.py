@@ -13,13 +13,14 @@ SERVING = "cli.commands.serve app.http fronts.http.streamable fronts.legacy_sse 
 LOGINS = "app.logins upstreams.remote.connection upstreams.auth.access upstreams.auth.login"
 UNUSED = (
     "starlette email json5 mcp_hub.onboarding mcp_hub.edit mcp_hub.config.load.imported mcp_hub.upstreams.folders "
-    "mcp_hub.upstreams.functions.upstream mcp_hub.upstreams.executors.upstream"
+    "mcp_hub.upstreams.functions.upstream mcp_hub.upstreams.executors.upstream platformdirs"
 )
 
 OF_HUBS = (
     "mcp_hub.app mcp_hub.hub mcp_hub.calls mcp_hub.catalog.catalog mcp_hub.upstreams.peer mcp_hub.formats "
     "mcp_hub.onboarding mcp_hub.edit mcp_hub.config.load mcp_hub.config.schema"
 )
+OF_OTHERS = "pydantic pydantic_core yaml httpx2 rich sqlite3 platformdirs"
 ASKING = "cli.commands.tools cli.commands.running.status client.in_process"
 
 
@@ -29,7 +30,7 @@ ASKING = "cli.commands.tools cli.commands.running.status client.in_process"
         (SERVING, "mcp mcp_types httpx2"),  # the SDK would be most of the start
         (LOGINS, "mcp"),  # it costs half a second and 60 MB
         ("cli.lean app.build", UNUSED),  # they would be 2 MB of each hub that a client starts
-        (ASKING, f"{OF_HUBS} pydantic pydantic_core yaml httpx2 rich sqlite3"),  # two thirds of such a command
+        (ASKING, f"{OF_HUBS} {OF_OTHERS}"),  # two thirds of such a command
     ],
     ids=["serving over HTTP", "a login", "a hub over stdio", "a command about a running hub"],
 )
@@ -39,6 +40,15 @@ def test_module_that_is_not_used_is_not_loaded(modules: str, unused: str) -> Non
     script = f"import sys, {imports}; sys.exit({loaded} or 0)"
     done = subprocess.run([sys.executable, "-c", script], timeout=WAIT, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_command_starts_without_collections() -> None:
+    script = (
+        "import gc, sys; from mcp_hub.__main__ import main; gc.collect(); sys.argv = ['mcp-hub', '--version']; "
+        "gc.callbacks.append(lambda phase, about: print(phase)); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], timeout=WAIT, capture_output=True, text=True)
+    assert done.stdout.split()[:1] == ["mcp-hub,"]
 
 
 def test_section_that_a_file_leaves_out_is_not_built() -> None:

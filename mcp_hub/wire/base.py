@@ -1,7 +1,7 @@
 """The interface of connections, and pending requests."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Protocol
 
@@ -14,6 +14,9 @@ _LATE_IDS = 1024
 """Abandoned request ids remembered, so that their late answers are not taken for strays."""
 _NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
 """Requests without a waiter: those that stay open, and those whose answer does not matter."""
+_STAY_OPEN = frozenset({"subscriptions/listen"})
+_MOST_UNNAMED = 16
+"""Errors that name no request and wait for their request to become clear; the oldest is dropped."""
 
 Params = RawJson | Callable[[int], RawJson]
 """The params of a request, or a function that makes them of its id, which is its progress token, too."""
@@ -134,12 +137,20 @@ class WireHandler(Protocol):
         """Called once."""
 
 
+class _Unnamed(msgspec.Struct, eq=False):
+    """An error that names no request, but is the answer to one of `ids`; `answer` makes it that of a request."""
+
+    ids: set[int]
+    answer: Callable[[Pending], Envelope]
+
+
 class Requests:
     """The requests under way; ids count up from `first`, without reuse."""
 
     def __init__(self, first: int = 1) -> None:
         self._first = self._next_id = first
         self._late: dict[int, LateAnswer | None] = {}
+        self._unnamed: list[_Unnamed] = []
         self.pending: dict[int, Pending] = {}
 
     def expect(self, method: str, context: object = None, number: int | None = None) -> Pending:
@@ -171,6 +182,34 @@ class Requests:
         first_two = list(islice(awaited, 2))
         return first_two[0] if len(first_two) == 1 else None
 
+    def hold(self, answer: Callable[[Pending], Envelope]) -> bool:
+        """Keeps an error that names no request, for `decided`. False if no request waits."""
+        ids = {pending.id for pending in self.pending.values() if pending.method not in _STAY_OPEN}
+        if ids:
+            self._unnamed.append(_Unnamed(ids, answer))
+            del self._unnamed[:-_MOST_UNNAMED]
+        return bool(ids)
+
+    @property
+    def are_held(self) -> bool:
+        return bool(self._unnamed)
+
+    def decided(self, answered: int | None = None) -> Iterator[tuple[Pending, Envelope]]:
+        """Requests with the error that must be theirs: all others that were in flight with it have been `answered`.
+
+        One that was abandoned may have been meant, until its answer comes.
+        """
+        for unnamed in self._unnamed:
+            unnamed.ids.discard(answered or 0)
+        self._unnamed = [unnamed for unnamed in self._unnamed if not unnamed.ids.isdisjoint(self.pending)]
+        for unnamed in list(self._unnamed):
+            alike = [other for other in self._unnamed if other.ids == unnamed.ids]
+            if unnamed in self._unnamed and len(alike) >= len(unnamed.ids):
+                self._unnamed = [other for other in self._unnamed if other not in alike]
+                for id_, each in zip(sorted(unnamed.ids), alike, strict=False):
+                    if (pending := self.pending.get(id_)) is not None:
+                        yield pending, each.answer(pending)
+
     def when_late(self, pending: Pending, take: LateAnswer) -> None:
         if pending.id in self._late:
             self._late[pending.id] = take
@@ -185,8 +224,10 @@ class Requests:
 
     def fail_all(self, reason: str) -> None:
         """Fails with `WireClosed`."""
-        waiting, self.pending = list(self.pending.values()), {}
+        waiting, self.pending, self._unnamed = list(self.pending.values()), {}, []
         for pending in waiting:
+            if pending.doubtful is not None and pending.context is not None:
+                pending.settle(pending.doubtful)  # the last words about this call
             pending.fail(WireClosed(reason))
 
 

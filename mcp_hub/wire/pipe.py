@@ -327,9 +327,12 @@ class Pipe(Tapped):
         pending = self.requests.pending.pop(key, None) if type(key) is int else None
         if pending is not None:
             pending.settle(message)
+            if self.requests.are_held:
+                self._sort_out(pending.id)
         elif type(key) is int and self.requests.take_late(key, message):
             self.counts["late"] += 1
             self._handler.on_late_answer(key)
+            self._sort_out(key)
         elif is_empty:
             self._take_bad(BadMessage(INVALID_REQUEST, _EMPTY), line)
         else:
@@ -345,12 +348,19 @@ class Pipe(Tapped):
         bad = BadMessage(INVALID_REQUEST, reason)
         sole = self.requests.sole() if message.kind == "error" else None
         if sole is not None and sole.context is sole.doubtful is None:
-            sole.doubt(placeholder(bad, line, sole.method))
-            self._loop.call_later(_GRACE, self._settle_doubtful, sole)
+            self._doubt(sole, placeholder(bad, line, sole.method))
         self._take_bad(bad, line)
 
+    def _doubt(self, pending: Pending, answer: Envelope) -> None:
+        pending.doubt(answer)
+        self._loop.call_later(_GRACE, self._settle_doubtful, pending)
+
+    def _sort_out(self, answered: int | None = None) -> None:
+        for pending, answer in self.requests.decided(answered):
+            self._doubt(pending, answer)
+
     def _settle_doubtful(self, pending: Pending) -> None:
-        if pending.doubtful is not None and self.requests.pending.pop(pending.id, None) is not None:
+        if pending.doubtful is not None and self.requests.abandon(pending):
             pending.settle(pending.doubtful)
 
     def _take_bad(self, bad: BadMessage, line: bytes, *, is_certain: bool = False) -> None:

@@ -82,11 +82,12 @@ class _Answer(msgspec.Struct):
 
 
 class BadMessage(msgspec.Struct, frozen=True):
-    """An invalid message: JSON-RPC code, reason, and id if readable."""
+    """An invalid message: JSON-RPC code, reason, and id if readable. `is_held`: it is kept for its request."""
 
     code: int
     reason: str
     id: bytes | None = None
+    is_held: bool = False
 
 
 _decode = msgspec.json.Decoder(Envelope).decode

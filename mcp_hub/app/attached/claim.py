@@ -161,7 +161,7 @@ class PrivateSocket:
     async def serve(self, take: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
         async with anyio.create_task_group() as tasks:
             while True:
-                tasks.start_soon(take, await self.accept())
+                tasks.start_soon(_take, take, await self.accept())
 
     def close(self) -> None:
         """Stops listening; removes the socket if still its own."""
@@ -169,3 +169,11 @@ class PrivateSocket:
             with suppress(OSError):
                 self._path.unlink()
         self._socket.close()
+
+
+async def _take(take: Callable[[socket.socket], Coroutine[Any, Any, None]], connection: socket.socket) -> None:
+    try:
+        await take(connection)
+    except Exception:  # one connection must not end the others
+        log.exception("connection_crashed")
+        connection.close()

@@ -243,3 +243,13 @@ def test_numbers_that_are_too_long_are_named_by_their_line(name: str, text: str,
         (finding,) = problem.value.findings
         assert (finding.code, finding.line) == (code, 2) and "number is too long" in str(finding)
         assert "sys" not in str(problem.value)
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 3600, "0X" + "F_" * 3600 + "0", "0o" + "7" * 4800, "0b" + "1" * 14300])
+@pytest.mark.parametrize(("name", "text"), [("a.json", '{"y": 1,\n"x": [%s]}'), ("a.toml", "y = 1\nx = [%s]")])
+def test_numbers_of_other_bases_have_a_limit_too(name: str, text: str, number: str) -> None:
+    """Python reads them, and does not write them."""
+    with pytest.raises(ConfigError) as problem:
+        read_document(text % number, name)
+    (finding,) = problem.value.findings
+    assert (finding.code, finding.line) == (f"invalid_{name[2:]}", 2)

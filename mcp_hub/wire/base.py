@@ -1,7 +1,7 @@
 """The interface of connections, and pending requests."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Protocol
 
@@ -15,6 +15,8 @@ _LATE_IDS = 1024
 _NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
 """Requests without a waiter: those that stay open, and those whose answer does not matter."""
 _STAY_OPEN = frozenset({"subscriptions/listen"})
+_GRACE = 0.5
+"""Seconds for the answer behind an error that may have been it."""
 _MOST_UNNAMED = 16
 """Errors that name no request and wait for their request to become clear; the oldest is dropped."""
 
@@ -183,32 +185,45 @@ class Requests:
         return first_two[0] if len(first_two) == 1 else None
 
     def hold(self, answer: Callable[[Pending], Envelope]) -> bool:
-        """Keeps an error that names no request, for `decided`. False if no request waits."""
+        """Keeps an error that names no request, for the one that must be meant: all others that are in flight now get
+        their answers. False if no request waits.
+        """
         ids = {pending.id for pending in self.pending.values() if pending.method not in _STAY_OPEN}
         if ids:
             self._unnamed.append(_Unnamed(ids, answer))
             del self._unnamed[:-_MOST_UNNAMED]
+            self._settle_unnamed()
         return bool(ids)
 
     @property
     def are_held(self) -> bool:
         return bool(self._unnamed)
 
-    def decided(self, answered: int | None = None) -> Iterator[tuple[Pending, Envelope]]:
-        """Requests with the error that must be theirs: all others that were in flight with it have been `answered`.
-
-        One that was abandoned may have been meant, until its answer comes.
-        """
+    def answered(self, id_: int) -> None:
+        """Notes an answer, by which it may become clear whose an error is that names no request."""
         for unnamed in self._unnamed:
-            unnamed.ids.discard(answered or 0)
+            unnamed.ids.discard(id_)
+        self._settle_unnamed()
+
+    def doubt(self, pending: Pending, answer: Envelope) -> None:
+        """Takes this for the answer if no other one follows at once."""
+        pending.doubt(answer)
+        asyncio.get_running_loop().call_later(_GRACE, self._settle_doubtful, pending)
+
+    def _settle_doubtful(self, pending: Pending) -> None:
+        if pending.doubtful is not None and self.abandon(pending):
+            pending.settle(pending.doubtful)
+
+    def _settle_unnamed(self) -> None:
+        """One of the requests that was abandoned may have been meant, until its answer comes."""
         self._unnamed = [unnamed for unnamed in self._unnamed if not unnamed.ids.isdisjoint(self.pending)]
         for unnamed in list(self._unnamed):
-            alike = [other for other in self._unnamed if other.ids == unnamed.ids]
+            alike = [equal for equal in self._unnamed if equal.ids == unnamed.ids]
             if unnamed in self._unnamed and len(alike) >= len(unnamed.ids):
-                self._unnamed = [other for other in self._unnamed if other not in alike]
-                for id_, each in zip(sorted(unnamed.ids), alike, strict=False):
+                self._unnamed = [error for error in self._unnamed if error not in alike]
+                for id_, error in zip(sorted(unnamed.ids), alike, strict=False):
                     if (pending := self.pending.get(id_)) is not None:
-                        yield pending, each.answer(pending)
+                        self.doubt(pending, error.answer(pending))
 
     def when_late(self, pending: Pending, take: LateAnswer) -> None:
         if pending.id in self._late:

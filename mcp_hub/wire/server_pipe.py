@@ -1,8 +1,7 @@
 """A pipe to a server: splits arrays and joins messages over several lines."""
 
+from functools import partial
 from typing import Final
-
-import msgspec
 
 from mcp_hub.protocol.jsonrpc import envelope, framing, repair
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
@@ -99,17 +98,14 @@ class ServerPipe(Pipe):
         """Keeps an error that names no request of the hub, but not the refusal of a notification."""
         if message.kind != "error" or _NO_METHOD in bytes(message.error):
             return False
-
-        def answer(pending: Pending) -> Envelope:
-            if pending.context is None:
-                return repair.placeholder(BadMessage(INVALID_REQUEST, reason), line, pending.method)
-            error = Envelope(error=msgspec.Raw(unnamed(message.error)))
-            error.kind, error.id_key = "error", None
-            return error
-
-        if not self.requests.hold(answer):
+        if not self.requests.hold(partial(_answer, message, line, reason)):
             return False
         self.counts["bad"] += 1
         self._handler.on_bad_line(BadMessage(INVALID_REQUEST, reason, is_held=True), line)
-        self._sort_out()
         return True
+
+
+def _answer(message: Envelope, line: bytes, reason: str, pending: Pending) -> Envelope:
+    if pending.context is None:
+        return repair.placeholder(BadMessage(INVALID_REQUEST, reason), line, pending.method)
+    return envelope.answer_of(unnamed(message.error))

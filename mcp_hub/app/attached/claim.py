@@ -28,6 +28,7 @@ _PAUSE: Final = 0.02
 
 log = get_logger(__name__)
 
+_Serve = Callable[[socket.socket], Coroutine[Any, Any, None]]
 _BACKLOG: Final = 128
 _DRAFT: Final = "new.sock"
 _RETRY: Final = 0.1
@@ -158,7 +159,7 @@ class PrivateSocket:
                 connection.setblocking(False)
                 return connection
 
-    async def serve(self, take: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
+    async def serve(self, take: _Serve) -> None:
         async with anyio.create_task_group() as tasks:
             while True:
                 tasks.start_soon(_take, take, await self.accept())
@@ -171,7 +172,7 @@ class PrivateSocket:
         self._socket.close()
 
 
-async def _take(take: Callable[[socket.socket], Coroutine[Any, Any, None]], connection: socket.socket) -> None:
+async def _take(take: _Serve, connection: socket.socket) -> None:
     try:
         await take(connection)
     except Exception:  # one connection must not end the others

@@ -155,17 +155,17 @@ class CatalogView:
 
     def _same_named(self, kind: Kind, name: str) -> list[str]:
         """Exported names of servers' entries of this name, but for case, signs and prefixes: `echo`, `git.log`."""
-        asked = _plain(name)
-        last = asked.rpartition(" ")[2]
-        found: list[tuple[int, str]] = []
+        words = _plain(name)
+        word = words.rpartition(" ")[2]
+        ranked: list[tuple[int, str]] = []
         for entry in self._tools.values() if kind is _TOOL else self._entries[kind]:
-            if not last or entry.server == OWN or last not in f"{entry.exported} {entry.key}".casefold():
+            if not word or entry.server == OWN or word not in f"{entry.exported} {entry.key}".casefold():
                 continue
-            exported, own = _plain(entry.exported), _plain(entry.key)
-            ways = exported == asked, own == asked, asked.endswith(f" {exported}"), exported.endswith(f" {asked}")
-            if any(ways):
-                found.append((ways.index(True), entry.exported))
-        return [exported for _, exported in sorted(found, key=itemgetter(0))]
+            exported, key = _plain(entry.exported), _plain(entry.key)
+            equal = exported == words, key == words, words.endswith(f" {exported}"), exported.endswith(f" {words}")
+            if any(equal):
+                ranked.append((equal.index(True), entry.exported))
+        return [exported for _, exported in sorted(ranked, key=itemgetter(0))]
 
     def _is_hubs(self, exported: str) -> bool:
         entry = self._tools.get(exported)

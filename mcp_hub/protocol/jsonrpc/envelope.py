@@ -329,6 +329,13 @@ def whole(frame: Frame) -> bytes:
     return b"".join(frame) if isinstance(frame, tuple) else frame
 
 
+def answer_of(error: bytes) -> Envelope:
+    """The answer that is this error, without an id."""
+    answer = Envelope(error=msgspec.Raw(error))
+    answer.kind, answer.id_key = "error", None
+    return answer
+
+
 def error_frame(id_: bytes | None, error: RawJson) -> bytes:
     """Without an id, `null` (JSON-RPC 2.0 §5)."""
     return b"".join((b'{"jsonrpc":"2.0","id":', id_ or b"null", b',"error":', error, b"}\n"))

@@ -30,6 +30,7 @@ _JSON_TOKEN = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)|\t'
 _ESCAPE = re.compile(
     r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\[^u]"
 )
+_CONTROL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 _DIGITS = re.compile(r"\d[\d_]{399,}")
 _LAST_COMMA = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|,(?=\s*[}\]])', re.DOTALL)
 _LARGEST_WITH_LINES = 1 << 20  # characters; lines are a help, and cost far more than the data
@@ -264,13 +265,20 @@ def _yaml_problem(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
         return ConfigFinding(
             code="invalid_yaml", message=message, file=name, line=mark.line + 1, column=mark.column + 1
         )
-    return ConfigFinding("invalid_yaml", "not valid YAML: the text holds a control character. Remove it.", name)
+    control = _CONTROL.search(text)
+    line = None if control is None else text.count("\n", 0, control.start()) + 1
+    message = "the text holds a control character. Remove it."
+    if "\0" in text:
+        message = "the text holds NUL characters: it is damaged, or of another encoding. Save the file as UTF-8."
+    return ConfigFinding("invalid_yaml", f"not valid YAML: {message}", name, line)
 
 
 def _yaml_fix(text: str, problem: str, mark: yaml.Mark) -> str:
     line = text.split("\n")[mark.line] if mark.line <= text.count("\n") else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return "the line is indented with a tab. Use spaces."
+    if "another document" in problem:
+        return "a file is one document. Remove the other one, with its line of ---."
     if "Unicode character escape" in problem:
         return "an escape is half of a character (a surrogate), or none. Write the character itself."
     if "']'" in problem or "'}'" in problem:

@@ -248,8 +248,8 @@ def test_named_file_of_a_project_gets_no_path_or_program_of_windows_unasked(wind
 def test_clients_on_windows_are_those_of_the_table_and_none_outside_of_wsl(
     windows: WindowsDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    flatpaks = {"vscode-flatpak", "vscodium-flatpak"}
-    assert [client.windows_of for client in WINDOWS_CLIENTS.values()] == [name for name in CLIENTS if name not in flatpaks]
+    others = [name for name in CLIENTS if name not in ("vscode-flatpak", "vscodium-flatpak")]
+    assert [client.windows_of for client in WINDOWS_CLIENTS.values()] == others
     export = windows.cli("export", "cursor-windows").output
     assert "not exported, it starts in Linux" in export or "disabled" in export
     monkeypatch.delenv("WSL_DISTRO_NAME")

@@ -188,7 +188,7 @@ def test_duplicate_key_names_both_lines() -> None:
         ("a: [1\nb: 2\n", "s.yaml:2:2 [invalid_yaml]"),
         ("a: b: c", "s.yaml:1:5 [invalid_yaml]"),
         ("a: 1\n---\nb: 2", "s.yaml:2:1 [invalid_yaml]"),
-        ("a: \0", "s.yaml [invalid_yaml]"),
+        ("a: \0", "s.yaml:1 [invalid_yaml]"),
         *((text, "s.yaml:2 [invalid_yaml]") for text in ("a:\n  b: !secret x", "a:\n  [1, 2]: 3", "a:\n  <<: 3")),
         ("a: !!int x", "s.yaml:1 [invalid_yaml]"),
         ("a: !!int ''", "s.yaml:1 [invalid_yaml]"),

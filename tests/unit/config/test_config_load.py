@@ -139,6 +139,20 @@ def test_lines_of_json_are_known_beside_escaped_pairs_and_long_numbers(value: st
     assert where == ["servers.json:3: servers.a.colour [unknown_key]"]
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "advice"),
+    [
+        ('servers:\n  a: {command: "x\x07"}\n', 2, "control character. Remove it."),
+        ("servers: {}\n".encode("utf-16-le").decode("utf-8"), 1, "of another encoding. Save the file as UTF-8."),
+        ("servers: {}\n---\nservers: {}\n", 2, "a file is one document"),
+    ],
+)
+def test_text_that_yaml_does_not_take_is_named_by_its_line_with_the_cure(text: str, line: int, advice: str) -> None:
+    with pytest.raises(ConfigError, match=advice) as caught:
+        loaded(text)
+    assert caught.value.findings[0].line == line
+
+
 def test_half_of_a_character_in_yaml_is_named_by_its_line() -> None:
     with pytest.raises(ConfigError, match="half of a character .* Write the character itself") as caught:
         loaded('servers:\n  a: {command: "\\ud83d\\ude00"}\n')

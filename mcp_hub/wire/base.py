@@ -152,7 +152,7 @@ class Requests:
     def __init__(self, first: int = 1) -> None:
         self._first = self._next_id = first
         self._late: dict[int, LateAnswer | None] = {}
-        self._unnamed: list[_Unnamed] = []
+        self.unnamed: list[_Unnamed] = []  # errors that name no request
         self.pending: dict[int, Pending] = {}
 
     def expect(self, method: str, context: object = None, number: int | None = None) -> Pending:
@@ -190,19 +190,15 @@ class Requests:
         """
         ids = {pending.id for pending in self.pending.values() if pending.method not in _STAY_OPEN}
         if ids:
-            self._unnamed.append(_Unnamed(ids, answer))
-            del self._unnamed[:-_MOST_UNNAMED]
+            self.unnamed.append(_Unnamed(ids, answer))
+            del self.unnamed[:-_MOST_UNNAMED]
             self._settle_unnamed()
         return bool(ids)
 
-    @property
-    def are_held(self) -> bool:
-        return bool(self._unnamed)
-
     def answered(self, id_: int) -> None:
         """Notes an answer, by which it may become clear whose an error is that names no request."""
-        for unnamed in self._unnamed:
-            unnamed.ids.discard(id_)
+        for error in self.unnamed:
+            error.ids.discard(id_)
         self._settle_unnamed()
 
     def doubt(self, pending: Pending, answer: Envelope) -> None:
@@ -216,11 +212,11 @@ class Requests:
 
     def _settle_unnamed(self) -> None:
         """One of the requests that was abandoned may have been meant, until its answer comes."""
-        self._unnamed = [unnamed for unnamed in self._unnamed if not unnamed.ids.isdisjoint(self.pending)]
-        for unnamed in list(self._unnamed):
-            alike = [equal for equal in self._unnamed if equal.ids == unnamed.ids]
-            if unnamed in self._unnamed and len(alike) >= len(unnamed.ids):
-                self._unnamed = [error for error in self._unnamed if error not in alike]
+        self.unnamed = [error for error in self.unnamed if not error.ids.isdisjoint(self.pending)]
+        for unnamed in list(self.unnamed):
+            alike = [equal for equal in self.unnamed if equal.ids == unnamed.ids]
+            if unnamed in self.unnamed and len(alike) >= len(unnamed.ids):
+                self.unnamed = [error for error in self.unnamed if error not in alike]
                 for id_, error in zip(sorted(unnamed.ids), alike, strict=False):
                     if (pending := self.pending.get(id_)) is not None:
                         self.doubt(pending, error.answer(pending))
@@ -239,7 +235,7 @@ class Requests:
 
     def fail_all(self, reason: str) -> None:
         """Fails with `WireClosed`."""
-        waiting, self.pending, self._unnamed = list(self.pending.values()), {}, []
+        waiting, self.pending, self.unnamed = list(self.pending.values()), {}, []
         for pending in waiting:
             if pending.doubtful is not None and pending.context is not None:
                 pending.settle(pending.doubtful)  # the last words about this call

@@ -326,7 +326,7 @@ class Pipe(Tapped):
         pending = self.requests.pending.pop(key, None) if type(key) is int else None
         if pending is not None:
             pending.settle(message)
-            if self.requests.are_held:
+            if self.requests.unnamed:
                 self.requests.answered(pending.id)
         elif type(key) is int and self.requests.take_late(key, message):
             self.counts["late"] += 1

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
@@ -27,6 +27,9 @@ _T = TypeVar("_T")
 
 _MOST: Final = 256
 """Callbacks per turn; others wait for the next pass."""
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds before a part that has crashed begins anew; each pause is twice the one before."""
 _THREAD_LOOK: Final = 0.05
 """Seconds between looks at an abandoned thread."""
 
@@ -208,6 +211,19 @@ class Block:
         if self._task is not None:
             self._task.cancel()
         return self.is_given_up and self._host.uncancel() <= self._before and kind is asyncio.CancelledError
+
+
+async def keep_running(part: str, run: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
+    """Runs a part of the hub that others can do without, to its end. A crash is logged, and it begins anew."""
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            await run(*args)
+            return
+        except Exception:
+            log.exception("part_crashed", part=part, pause=pause)
+        await anyio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 class Background:

@@ -115,7 +115,10 @@ class UpstreamSet:
 
     async def _run(self, upstream: OwnedUpstream, scope: anyio.CancelScope) -> None:
         with scope:
-            await upstream.lifecycle.run()
+            try:
+                await upstream.lifecycle.run()
+            except Exception:  # the others go on
+                log.exception("upstream_crashed", upstream=upstream.name)
         self._scopes.pop(upstream, None)
 
     def _retire(self, old: OwnedUpstream, seconds: float, why: str, new: OwnedUpstream | None = None) -> None:
@@ -131,9 +134,12 @@ class UpstreamSet:
     async def _end(self, old: OwnedUpstream, seconds: float, why: str, new: OwnedUpstream | None) -> None:
         """Lets calls end, then stops it, once clients of `new` no longer need it."""
         with self._old[old]:
-            if new is not None:
-                await new.lifecycle.outlived()
-            await old.lifecycle.drain(seconds, why)
+            try:
+                if new is not None:
+                    await new.lifecycle.outlived()
+                await old.lifecycle.drain(seconds, why)
+            except Exception:
+                log.exception("upstream_crashed", upstream=old.name)
         if (scope := self._scopes.get(old)) is not None:
             scope.cancel()
         del self._old[old]

@@ -5,7 +5,7 @@ together.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import anyio.to_thread
 import msgspec
 from msgspec.structs import replace
 
-from mcp_hub.aio import Turn, named_loop
+from mcp_hub.aio import Ts, Turn, keep_running, named_loop
 from mcp_hub.app.apply import Applier, RuleGates, UpstreamSet
 from mcp_hub.app.catalog_rules import (
     ProjectView,
@@ -214,25 +214,29 @@ async def _running(app: App) -> AsyncIterator[None]:
     await app.streams.store.open()
     await app.documents.open()
     async with app.watchdog, anyio.create_task_group() as tasks:
-        tasks.start_soon(app.watchdog.run, name="watchdog")
-        tasks.start_soon(app.streams.run, name="streams")
-        tasks.start_soon(app.journal.run, name="history")
-        tasks.start_soon(app.gates.run, name="links")
-        tasks.start_soon(app.events.run, name="events")
+
+        def keep(part: str, run: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
+            tasks.start_soon(keep_running, part, run, *args, name=part)
+
+        keep("watchdog", app.watchdog.run)
+        keep("streams", app.streams.run)
+        keep("history", app.journal.run)
+        keep("links", app.gates.run)
+        keep("events", app.events.run)
         app.reloader.prepares.append(lambda settings: partial(app.gates.use, settings))
         app.reloader.prepares.append(lambda _: app.events.look)
         if app.audit is not None:
-            tasks.start_soon(app.audit.run, name="audit")
+            keep("audit", app.audit.run)
         app.reloader.prepares.append(lambda _: app.journal.use)
         await tasks.start(app.upstream_set.run, name="upstreams")
         enabled = [name for name, server in app.settings.servers.items() if server.enabled]
-        tasks.start_soon(log_start, app.hub, enabled, name="start")
-        tasks.start_soon(warn_of_unmatched, app.operations.watch, name="unmatched patterns")
-        tasks.start_soon(app.approvals.run, name="approvals")
-        tasks.start_soon(log_flags, app.hub.catalog, app.upstreams, name="flags")
-        tasks.start_soon(app.logins.follow, app.upstream_set.upstreams, app.operations.applier.restart, name="logins")
+        keep("start", log_start, app.hub, enabled)
+        keep("unmatched patterns", warn_of_unmatched, app.operations.watch)
+        keep("approvals", app.approvals.run)
+        keep("flags", log_flags, app.hub.catalog, app.upstreams)
+        keep("logins", app.logins.follow, app.upstream_set.upstreams, app.operations.applier.restart)
         if (accounts := app.operations.applier.sources.accounts) is not None:
-            tasks.start_soon(accounts.follow, app.settings.hub.accounts.idle, name="accounts")
+            keep("accounts", accounts.follow, app.settings.hub.accounts.idle)
         try:
             yield
         finally:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mcp_hub import __version__
+from mcp_hub.aio import keep_running
 from mcp_hub.app.build import App
 from mcp_hub.app.dashboard.curation import HubCuration, ToolApprovals, cached_installs
 from mcp_hub.app.dashboard.edits import HubEdits, ServerEditor
@@ -127,10 +128,10 @@ class HttpFront:
     async def run(self) -> None:
         """Ends idle sessions and refreshes issuers' keys, until cancelled."""
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.mcp.run)
-            tasks.start_soon(self.auth.run)
+            tasks.start_soon(keep_running, "sessions", self.mcp.run)
+            tasks.start_soon(keep_running, "issuers", self.auth.run)
             if self.auth.clients is not None:
-                tasks.start_soon(self.auth.clients.run, self._look_again)
+                tasks.start_soon(keep_running, "admitted clients", self.auth.clients.run, self._look_again)
 
     def close(self) -> None:
         """Ends open event streams, and reports the hub as not ready."""

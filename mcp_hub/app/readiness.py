@@ -236,8 +236,13 @@ async def log_flags(catalog: Catalog, upstreams: Mapping[str, Upstream]) -> None
     while len(logged) < _MOST_LOGGED:
         await anyio.sleep(_PAUSE)
         version = catalog.version
-        texts = inspected(catalog.view(None), upstreams)
-        for flag in await anyio.to_thread.run_sync(inspector.inspect, *texts, abandon_on_cancel=True):
+        try:
+            texts = inspected(catalog.view(None), upstreams)
+            flags = await anyio.to_thread.run_sync(inspector.inspect, *texts, abandon_on_cancel=True)
+        except Exception:  # the next change may be readable
+            log.exception("flags_not_searched")
+            flags = []
+        for flag in flags:
             if flag not in logged and len(logged) < _MOST_LOGGED:
                 logged.add(flag)
                 is_tool = subject_of(flag.tool)[0] == "tool"

@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
+from mcp_hub.aio import keep_running
 from mcp_hub.clock import wall_time
 from mcp_hub.config.load.load import Loaded
 from mcp_hub.config.plan import Plan, plan, until_next_start
@@ -168,8 +169,8 @@ class Reloader:
         if self._stamps[file] is None:
             self._stamps[file] = await look(file)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._watch, file, name="configuration")
-            tasks.start_soon(self._watch, overrides, name="overrides")
+            tasks.start_soon(keep_running, "configuration", self._watch, file, name="configuration")
+            tasks.start_soon(keep_running, "overrides", self._watch, overrides, name="overrides")
 
     async def _watch(self, file: Path) -> None:
         while True:

@@ -14,6 +14,11 @@ _LATE_IDS = 1024
 """Abandoned request ids remembered, so that their late answers are not taken for strays."""
 _NOT_AWAITED = frozenset({"subscriptions/listen", "logging/setLevel"})
 """Requests without a waiter: those that stay open, and those whose answer does not matter."""
+_STAY_OPEN = frozenset({"subscriptions/listen"})
+_GRACE = 0.5
+"""Seconds for the answer behind an error that may have been it."""
+_MOST_UNNAMED = 16
+"""Errors that name no request and wait for their request to become clear; the oldest is dropped."""
 
 Params = RawJson | Callable[[int], RawJson]
 """The params of a request, or a function that makes them of its id, which is its progress token, too."""
@@ -134,12 +139,20 @@ class WireHandler(Protocol):
         """Called once."""
 
 
+class _Unnamed(msgspec.Struct, eq=False):
+    """An error that names no request, but is the answer to one of `ids`; `answer` makes it that of a request."""
+
+    ids: set[int]
+    answer: Callable[[Pending], Envelope]
+
+
 class Requests:
     """The requests under way; ids count up from `first`, without reuse."""
 
     def __init__(self, first: int = 1) -> None:
         self._first = self._next_id = first
         self._late: dict[int, LateAnswer | None] = {}
+        self.unnamed: list[_Unnamed] = []  # errors that name no request
         self.pending: dict[int, Pending] = {}
 
     def expect(self, method: str, context: object = None, number: int | None = None) -> Pending:
@@ -171,6 +184,43 @@ class Requests:
         first_two = list(islice(awaited, 2))
         return first_two[0] if len(first_two) == 1 else None
 
+    def hold(self, answer: Callable[[Pending], Envelope]) -> bool:
+        """Keeps an error that names no request, for the one that must be meant: all others that are in flight now get
+        their answers. False if no request waits.
+        """
+        ids = {pending.id for pending in self.pending.values() if pending.method not in _STAY_OPEN}
+        if ids:
+            self.unnamed.append(_Unnamed(ids, answer))
+            del self.unnamed[:-_MOST_UNNAMED]
+            self._settle_unnamed()
+        return bool(ids)
+
+    def answered(self, id_: int) -> None:
+        """Notes an answer, by which it may become clear whose an error is that names no request."""
+        for error in self.unnamed:
+            error.ids.discard(id_)
+        self._settle_unnamed()
+
+    def doubt(self, pending: Pending, answer: Envelope) -> None:
+        """Takes this for the answer if no other one follows at once."""
+        pending.doubt(answer)
+        asyncio.get_running_loop().call_later(_GRACE, self._settle_doubtful, pending)
+
+    def _settle_doubtful(self, pending: Pending) -> None:
+        if pending.doubtful is not None and self.abandon(pending):
+            pending.settle(pending.doubtful)
+
+    def _settle_unnamed(self) -> None:
+        """One of the requests that was abandoned may have been meant, until its answer comes."""
+        self.unnamed = [error for error in self.unnamed if not error.ids.isdisjoint(self.pending)]
+        for unnamed in list(self.unnamed):
+            alike = [equal for equal in self.unnamed if equal.ids == unnamed.ids]
+            if unnamed in self.unnamed and len(alike) >= len(unnamed.ids):
+                self.unnamed = [error for error in self.unnamed if error not in alike]
+                for id_, error in zip(sorted(unnamed.ids), alike, strict=False):
+                    if (pending := self.pending.get(id_)) is not None:
+                        self.doubt(pending, error.answer(pending))
+
     def when_late(self, pending: Pending, take: LateAnswer) -> None:
         if pending.id in self._late:
             self._late[pending.id] = take
@@ -185,8 +235,10 @@ class Requests:
 
     def fail_all(self, reason: str) -> None:
         """Fails with `WireClosed`."""
-        waiting, self.pending = list(self.pending.values()), {}
+        waiting, self.pending, self.unnamed = list(self.pending.values()), {}, []
         for pending in waiting:
+            if pending.doubtful is not None and pending.context is not None:
+                pending.settle(pending.doubtful)  # the last words about this call
             pending.fail(WireClosed(reason))
 
 

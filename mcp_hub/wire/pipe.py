@@ -27,7 +27,6 @@ _SLICE = 128
 """Lines of one read that are taken in one turn of the event loop: a few milliseconds."""
 _LAST_ANSWERS, _ALL_ANSWERS = 1.0, 5.0
 """Seconds for answers of a peer that closed its input: since its last bytes, and in all."""
-_GRACE = 0.5  # seconds for the answer behind an error that may have been it
 _EMPTY = "neither a method nor a result"
 _ODD_ID = "the id is neither a string nor an integer"
 _MANY, _SMALL, _GATHER, _FEW = 64, 1 << 12, 0.005, 4
@@ -340,9 +339,12 @@ class Pipe(Tapped):
         pending = self.requests.pending.pop(key, None) if type(key) is int else None
         if pending is not None:
             pending.settle(message)
+            if self.requests.unnamed:
+                self.requests.answered(pending.id)
         elif type(key) is int and self.requests.take_late(key, message):
             self.counts["late"] += 1
             self._handler.on_late_answer(key)
+            self.requests.answered(key)
         elif is_empty:
             self._take_bad(BadMessage(INVALID_REQUEST, _EMPTY), line)
         else:
@@ -358,13 +360,8 @@ class Pipe(Tapped):
         bad = BadMessage(INVALID_REQUEST, reason)
         sole = self.requests.sole() if message.kind == "error" else None
         if sole is not None and sole.context is sole.doubtful is None:
-            sole.doubt(placeholder(bad, line, sole.method))
-            self._loop.call_later(_GRACE, self._settle_doubtful, sole)
+            self.requests.doubt(sole, placeholder(bad, line, sole.method))
         self._take_bad(bad, line)
-
-    def _settle_doubtful(self, pending: Pending) -> None:
-        if pending.doubtful is not None and self.requests.pending.pop(pending.id, None) is not None:
-            pending.settle(pending.doubtful)
 
     def _take_bad(self, bad: BadMessage, line: bytes, *, is_certain: bool = False) -> None:
         """Settles the request of a bad line; `is_certain`: without an id, the sole one."""

@@ -1,16 +1,20 @@
 """A pipe to a server: splits arrays and joins messages over several lines."""
 
+from functools import partial
 from typing import Final
 
 from mcp_hub.protocol.jsonrpc import envelope, framing, repair
 from mcp_hub.protocol.jsonrpc.envelope import BadMessage, Envelope, Unset
-from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST
+from mcp_hub.protocol.jsonrpc.rpc_errors import INVALID_REQUEST, METHOD_NOT_FOUND, unnamed
+from mcp_hub.wire.base import Pending
 from mcp_hub.wire.pipe import Pipe
 
 _OPENS: Final = (b"{", b"[")
 """First lines of pretty-printers: other lines that end within a message are answers that were cut off."""
 _EACH: Final = 48
 """Bytes that a line takes besides its text."""
+_UNKNOWN: Final = "an answer to an unknown request"
+_NO_METHOD: Final = b"%d" % METHOD_NOT_FOUND
 
 
 class _Gathered:
@@ -46,7 +50,7 @@ class _Gathered:
 
 
 class ServerPipe(Pipe):
-    """Reports answers to unknown requests as bad lines."""
+    """Reports answers to unknown requests as bad lines; an error may be that of the one request that is left."""
 
     _gathered: _Gathered | None = None
 
@@ -79,10 +83,29 @@ class ServerPipe(Pipe):
         is_part = message.jsonrpc is Unset and self._gathered is not None and bool(self._gathered.lines)
         if is_part and self._gather(line):
             return
-        super()._take_nameless(message, line, reason)
+        if not self._hold(message, line, reason):
+            super()._take_nameless(message, line, reason)
 
     def _take_stray(self, message: Envelope, line: bytes) -> None:
         super()._take_stray(message, line)
         key = message.id_key
-        if not isinstance(key, int) or not self.requests.was_asked(key):
-            self._handler.on_bad_line(BadMessage(INVALID_REQUEST, "an answer to an unknown request"), line)
+        if isinstance(key, int) and self.requests.was_asked(key):
+            return
+        if not self._hold(message, line, _UNKNOWN):
+            self._handler.on_bad_line(BadMessage(INVALID_REQUEST, _UNKNOWN), line)
+
+    def _hold(self, message: Envelope, line: bytes, reason: str) -> bool:
+        """Keeps an error that names no request of the hub, but not the refusal of a notification."""
+        if message.kind != "error" or _NO_METHOD in bytes(message.error):
+            return False
+        if not self.requests.hold(partial(_answer, message, line, reason)):
+            return False
+        self.counts["bad"] += 1
+        self._handler.on_bad_line(BadMessage(INVALID_REQUEST, reason, is_held=True), line)
+        return True
+
+
+def _answer(message: Envelope, line: bytes, reason: str, pending: Pending) -> Envelope:
+    if pending.context is None:
+        return repair.placeholder(BadMessage(INVALID_REQUEST, reason), line, pending.method)
+    return envelope.answer_of(unnamed(message.error))

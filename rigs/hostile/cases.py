@@ -123,7 +123,8 @@ LINES = [
     *(_garbage(variant) for variant in ("malformed", "truncated", "null-result", "number-result", "neither", "deep")),
     _garbage("not-json", "overdue lost"),
     _garbage("float-id", "result", transports=STDIO),  # 7.0 is 7 (relay.md)
-    *(_garbage(variant, "lost overdue", transports=STDIO) for variant in WHOSE if variant != "float-id"),
+    _garbage("no-id", "lost overdue", transports=STDIO),
+    _garbage("null-id", "error", transports=STDIO),  # of the only call in flight
     # the connection that an answer comes on says whose it is
     *(_garbage(variant, "lost result error", transports=HTTP, only_all=True) for variant in WHOSE),
     _garbage("both", "result error"),

@@ -15,9 +15,10 @@ from collections.abc import Callable
 import anyio
 import anyio.lowlevel
 import pytest
+import structlog
 
 from mcp_hub import notices as module
-from mcp_hub.aio import Turn, call_together, named_loop
+from mcp_hub.aio import Turn, call_together, keep_running, named_loop
 from mcp_hub.clock import SystemClock, process_start
 from mcp_hub.ids import ids, new_call_id, new_session_id
 from mcp_hub.notices import Notices
@@ -150,6 +151,28 @@ def test_a_failing_callback_stops_no_other() -> None:
 
     turn.run(two)
     assert seen == [1]
+
+
+@pytest.mark.parametrize(("crashes", "pauses"), [(0, []), (2, [1, 2]), (8, [1, 2, 4, 8, 16, 32, 60, 60])])
+async def test_a_part_that_crashes_begins_anew_after_pauses_that_grow(
+    crashes: int, pauses: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slept: list[float] = []
+    runs: list[str] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    async def part(name: str) -> None:
+        runs.append(name)
+        if len(runs) <= crashes:
+            raise ExceptionGroup("odd", [ValueError("odd")])
+
+    monkeypatch.setattr(anyio, "sleep", sleep)
+    with structlog.testing.capture_logs() as entries:
+        await keep_running("flags", part, "x")
+    assert slept == pauses and runs == ["x"] * (crashes + 1)
+    assert [(entry["event"], entry["part"]) for entry in entries] == [("part_crashed", "flags")] * crashes
 
 
 def in_passes(begin: Callable[[Turn, list[int]], None]) -> list[int]:

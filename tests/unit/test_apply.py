@@ -10,19 +10,29 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+import structlog
 from anyio.abc import TaskGroup
 
 from mcp_hub import extras
+from mcp_hub.app import build, readiness
+from mcp_hub.app.apply import RuleGates, UpstreamSet
 from mcp_hub.app.build import App, open_app
+from mcp_hub.app.code_runs import EventFeeds
+from mcp_hub.app.logins import Logins
+from mcp_hub.calls.history.journal import CallJournal
+from mcp_hub.calls.streams.table import StreamTable
+from mcp_hub.catalog.trust.approvals import Approvals
 from mcp_hub.code.steps import CodeLimits
 from mcp_hub.config.load.load import load
 from mcp_hub.fronts.mcp.subscriptions import Announcer
 from mcp_hub.fronts.rest.calls import rest_session
 from mcp_hub.fronts.rest.problem import Problem
+from mcp_hub.notices import Notices
 from mcp_hub.protocol.meta import take_meta
 from mcp_hub.sessions.session import Caller, Session
 from mcp_hub.types import Era, Kind, UpstreamState
 from mcp_hub.upstreams.functions.registry import Registry
+from mcp_hub.upstreams.process.watchdog import Watchdog
 from tests.interaction.fronts import is_alive
 from tests.unit.upstreams.remote import Remote
 from tests.unit.wire.http_server import Reply, Request, serving
@@ -319,3 +329,69 @@ async def test_warnings_of_unmatched_patterns_follow_the_file(
     async with changing(tmp_path) as hub:
         await hub.to(servers={"a": {**LOCAL, "tools": {"deny": ["nothing_like_it"]}}})
         await until(lambda: "nothing_like_it" in str(capsys.readouterr()))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        *((build, name) for name in ("log_start", "log_flags", "warn_of_unmatched")),
+        *((part, "run") for part in (Approvals, CallJournal, EventFeeds, RuleGates, StreamTable, Watchdog)),
+        (Logins, "follow"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+async def test_a_part_of_the_hub_that_crashes_ends_neither_the_hub_nor_its_calls(
+    owner: object, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def crash(*_: object) -> None:
+        raise RuntimeError("odd")
+
+    monkeypatch.setattr(owner, name, crash)
+    with structlog.testing.capture_logs() as entries:
+        async with changing(tmp_path) as hub:
+            await until(lambda: any(entry["event"] == "part_crashed" for entry in entries))
+            assert await hub.call(hub.session(), "a_echo", text="x") == "completed"
+
+
+async def test_flags_are_searched_again_after_lists_that_could_not_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[object] = []
+
+    def inspected(*of: object) -> tuple[list[object], dict[str, str]]:
+        looks.append(of)
+        if len(looks) == 1:
+            raise ValueError("odd")
+        return [], {}
+
+    monkeypatch.setattr(readiness, "inspected", inspected)
+    with structlog.testing.capture_logs() as entries:
+        async with changing(tmp_path) as hub:
+            await until(lambda: looks)
+            await hub.to(servers={"a": LOCAL, "b": LOCAL})
+            await until(lambda: len(looks) > 1)
+    assert [entry["event"] for entry in entries].count("flags_not_searched") == 1
+
+
+class Crashing:
+    """An upstream that runs, or fails as nobody expected."""
+
+    def __init__(self, name: str, *, crashes: bool) -> None:
+        self.name, self.lifecycle, self._crashes = name, self, crashes
+        self.runs = anyio.Event()
+
+    async def run(self) -> None:
+        if self._crashes:
+            raise RuntimeError("odd")
+        self.runs.set()
+
+
+async def test_an_upstream_that_crashes_ends_no_other() -> None:
+    odd, other = Crashing("odd", crashes=True), Crashing("other", crashes=False)
+    with structlog.testing.capture_logs() as entries, anyio.fail_after(WAIT):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(UpstreamSet({"odd": odd, "other": other}, Notices(None)).run)  # type: ignore[dict-item]  # of tests
+            await other.runs.wait()
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+    assert [entry["upstream"] for entry in entries if entry["event"] == "upstream_crashed"] == ["odd"]

@@ -28,6 +28,7 @@ _PAUSE: Final = 0.02
 
 log = get_logger(__name__)
 
+_Serve = Callable[[socket.socket], Coroutine[Any, Any, None]]
 _BACKLOG: Final = 128
 _DRAFT: Final = "new.sock"
 _RETRY: Final = 0.1
@@ -158,10 +159,10 @@ class PrivateSocket:
                 connection.setblocking(False)
                 return connection
 
-    async def serve(self, take: Callable[[socket.socket], Coroutine[Any, Any, None]]) -> None:
+    async def serve(self, take: _Serve) -> None:
         async with anyio.create_task_group() as tasks:
             while True:
-                tasks.start_soon(take, await self.accept())
+                tasks.start_soon(_take, take, await self.accept())
 
     def close(self) -> None:
         """Stops listening; removes the socket if still its own."""
@@ -169,3 +170,11 @@ class PrivateSocket:
             with suppress(OSError):
                 self._path.unlink()
         self._socket.close()
+
+
+async def _take(take: _Serve, connection: socket.socket) -> None:
+    try:
+        await take(connection)
+    except Exception:  # one connection must not end the others
+        log.exception("connection_crashed")
+        connection.close()

@@ -11,6 +11,7 @@ import anyio
 import msgspec
 from msgspec.structs import replace
 
+from mcp_hub.aio import keep_running
 from mcp_hub.app.attached.claim import PrivateSocket, described
 from mcp_hub.app.attached.clients import Hello, answer, gone, greeted, pipes
 from mcp_hub.app.build import App
@@ -160,7 +161,7 @@ class AttachedHub:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(hub.serve, self._take)
                     tasks.start_soon(http.serve, self._http.serve)
-                    tasks.start_soon(self._look_after, [hub, http])
+                    tasks.start_soon(keep_running, "background hub", self._look_after, [hub, http])
                     tasks.start_soon(self._end_when, stopped)
                     ready()
                     await self._ended.wait()

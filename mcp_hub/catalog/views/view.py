@@ -3,13 +3,14 @@
 Names are assigned before filters apply: a tool has the same name in every profile.
 """
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher, get_close_matches
 from functools import cached_property
 from heapq import nlargest
 from itertools import compress
-from operator import attrgetter, not_
+from operator import attrgetter, itemgetter, not_
 from types import MappingProxyType
 from typing import Final
 
@@ -39,10 +40,17 @@ _MAX_PAGES = 256  # all pages of 10,000 entries at 100 a page, in both eras
 # an unknown name costs at most this many comparisons, of names of at most this length
 _MAX_COMPARED = 100
 _MAX_COMPARED_LENGTH = 64
+_LONGEST_PLAIN = 256
 _LIKENESS = 0.5
 _MISSPELT = 0.8  # the likeness of a name and a misspelling of it
 _NEAR = 0.85  # of the likeness of the best name; one that is less like it is noise
+_SIGNS = re.compile(r"[\W_]+")
 _raw = attrgetter("raw")
+
+
+def _plain(name: str) -> str:
+    """Its words, in small letters."""
+    return _SIGNS.sub(" ", name[:_LONGEST_PLAIN].casefold()).strip()
 
 
 class CatalogView:
@@ -129,7 +137,7 @@ class CatalogView:
         return self.resources.exported(server, upstream_uri, remembers=remembers)
 
     def nearest(self, kind: Kind, name: str, n: int = 3) -> list[str]:
-        """Up to `n` exported names like `name`, best first. Bounded effort."""
+        """Up to `n` exported names like `name`: first those of the same name, then misspellings. Bounded effort."""
         target = name[:_MAX_COMPARED_LENGTH].lower()
         grams = [target[at : at + 3] for at in range(0, max(1, len(target) - 2), 3)]
         exported_names: Iterable[str] = self._tools if kind is _TOOL else self._places[kind]
@@ -141,8 +149,23 @@ class CatalogView:
         near = {
             text: ratio for text, ratio in likeness.items() if ratio >= _MISSPELT or not self._is_hubs(folded[text])
         }
-        least = _NEAR * max(near.values(), default=0.0)
-        return [folded[text] for text, ratio in near.items() if ratio >= least]
+        same = self._same_named(kind, name)
+        least = _NEAR * (1.0 if same else max(near.values(), default=0.0))
+        return list(dict.fromkeys([*same, *(folded[text] for text, ratio in near.items() if ratio >= least)]))[:n]
+
+    def _same_named(self, kind: Kind, name: str) -> list[str]:
+        """Exported names of servers' entries of this name, but for case, signs and prefixes: `echo`, `git.log`."""
+        words = _plain(name)
+        word = words.rpartition(" ")[2]
+        ranked: list[tuple[int, str]] = []
+        for entry in self._tools.values() if kind is _TOOL else self._entries[kind]:
+            if not word or entry.server == OWN or word not in f"{entry.exported} {entry.key}".casefold():
+                continue
+            exported, key = _plain(entry.exported), _plain(entry.key)
+            equal = exported == words, key == words, words.endswith(f" {exported}"), exported.endswith(f" {words}")
+            if any(equal):
+                ranked.append((equal.index(True), entry.exported))
+        return [exported for _, exported in sorted(ranked, key=itemgetter(0))]
 
     def _is_hubs(self, exported: str) -> bool:
         entry = self._tools.get(exported)

@@ -4,6 +4,7 @@ Records that others could write are ignored.
 """
 
 import hashlib
+import json
 import os
 import sys
 import time
@@ -90,7 +91,7 @@ def recorded(
         os.ftruncate(file, 0)
         fields = (url, os.getpid(), wall_time(), __version__, client, operator, folder, has_dashboard, config)
         record = HubRecord(*fields, alone[:_LONGEST])
-        os.write(file, msgspec.json.encode(record))
+        os.write(file, json.dumps(msgspec.to_builtins(record)).encode())  # also a path that is not UTF-8
     except OSError as problem:  # the hub serves anyway, and commands do not find it
         log.warning("hub_not_recorded", path=str(path), reason=problem.strerror or str(problem))
     try:
@@ -116,7 +117,7 @@ def running_hubs(config: str | None, env: Mapping[str, str]) -> list[HubRecord]:
             try:
                 started = os.fstat(file)
                 if problem_of_config(started, env, path=path) is None and _is_held(file, path):
-                    hubs.append((started.st_mtime, msgspec.json.decode(os.read(file, _LARGEST), type=HubRecord)))
+                    hubs.append((started.st_mtime, msgspec.convert(json.loads(os.read(file, _LARGEST)), HubRecord)))
             finally:
                 os.close(file)
     return [hub for _, hub in sorted(hubs, key=lambda pair: pair[0], reverse=True)]

@@ -83,7 +83,10 @@ CONVENTIONS: Final[Mapping[str, _Conventions]] = {
         in_arguments="env",
         is_editor=True,
     ),
-    "vscode-insiders": _Conventions(in_arguments="env", is_editor=True),
+    **dict.fromkeys(
+        ("vscode-insiders", "vscodium", "vscode-server", "vscode-flatpak", "vscodium-flatpak"),
+        _Conventions(in_arguments="env", is_editor=True),
+    ),
     "cursor": _Conventions(r"\.cursor/mcp\.json", in_arguments="env"),
     "claude-code": _Conventions(r"\.mcp\.json|\.claude\.json|managed-mcp\.json", times="ms", in_arguments="names"),
     "claude-desktop": _Conventions(r"claude_desktop_config\.json"),

@@ -27,12 +27,19 @@ _SUFFIXES = {"json": True, "jsonc": True, "json5": True, "yaml": False, "yml": F
 _TAG = "tag:yaml.org,2002:"
 _JSON_TOKEN = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|//[^\n]*|/\*.*?(?:\*/|\Z)|\t', re.DOTALL)
 """Linear: an unfinished string or comment is the rest of the text."""
+_ESCAPE = re.compile(
+    r"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\[^u]"
+)
+_CONTROL = re.compile(r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+_DIGITS = re.compile(r"\d[\d_]{399,}")
 _LAST_COMMA = re.compile(r'("(?:[^"\\]++|\\.)*+"?)|,(?=\s*[}\]])', re.DOTALL)
 _LARGEST_WITH_LINES = 1 << 20  # characters; lines are a help, and cost far more than the data
 _LARGEST_JSON5 = 1 << 17  # characters, which json5 reads in 3 s: it is written in Python
 
 
-_LONG_NUMBER = re.compile(r"\d[\d_]{4299,}")
+_LONG_NUMBER = re.compile(r"0[xX][\da-fA-F_]{3570,}|0[oO][0-7_]{4760,}|0[bB][01_]{14280,}|\d[\d_]{4299,}")
+_MOST_BITS = 14284  # of a number that Python writes
+_TOO_LONG = "integer string conversion"
 _SURROGATES = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
@@ -100,11 +107,20 @@ def line_of_half(text: bytes) -> int | None:
 
 def long_number(error: Exception, text: str, code: str, name: str) -> ConfigFinding | None:
     """The finding for a number longer than Python reads, else None."""
-    number = _LONG_NUMBER.search(text) if "integer string conversion" in str(error) else None
+    number = _LONG_NUMBER.search(text) if _TOO_LONG in str(error) else None
     if number is None:
         return None
     line = text.count("\n", 0, number.start()) + 1
     return ConfigFinding(code, "this number is too long. Put it in quotes.", name, line)
+
+
+def _check_numbers(data: object) -> None:
+    """Raises `ValueError` for one in another base than ten that Python does not write, and so not show either."""
+    if isinstance(data, dict | list):
+        for value in data.values() if isinstance(data, dict) else data:
+            _check_numbers(value)
+    elif isinstance(data, int) and data.bit_length() > _MOST_BITS:
+        raise ValueError(_TOO_LONG)
 
 
 def unseen(text: str, at: int) -> str:
@@ -157,13 +173,25 @@ def _suffix(name: str) -> str:
     return name.rpartition(".")[2].lower()
 
 
+def _for_yaml(text: str) -> str:
+    """JSON whose lines YAML can find, which refuses halves of characters, also of a pair, and long numbers."""
+    return _DIGITS.sub("0", _ESCAPE.sub(_whole_character, without_json_comments(text)))
+
+
+def _whole_character(escape: re.Match[str]) -> str:
+    if escape[1] is None:
+        return "\\ufffd" if escape[0].startswith("\\u") else escape[0]
+    return escape[0].encode("ascii").decode("unicode_escape").encode("utf-16", "surrogatepass").decode("utf-16")
+
+
 def _read_json(text: str, name: str) -> LocatedData:
     try:
-        located = _read_yaml(without_json_comments(text) if len(text) <= _LARGEST_WITH_LINES else "")
+        located = _read_yaml(_for_yaml(text) if len(text) <= _LARGEST_WITH_LINES else "")
     except (yaml.YAMLError, _Unreadable):
         located = LocatedData(None)  # lines are a help, not a must
     try:
         data = _json_of(text)
+        _check_numbers(data)
     except RecursionError:
         raise ConfigError(
             ConfigFinding("too_deep", f"nested deeper than {_DEEPEST} levels. Make it flatter.", name)
@@ -190,6 +218,7 @@ def _place_of(error: ValueError) -> tuple[int | None, int | None]:
 def _read_toml(text: str, name: str) -> LocatedData:
     try:
         data, lines, findings = toml_data(text, name)
+        _check_numbers(data)
     except (ValueError, RecursionError) as error:
         if finding := long_number(error, text, "invalid_toml", name):
             raise ConfigError(finding) from None
@@ -236,13 +265,22 @@ def _yaml_problem(error: yaml.YAMLError, text: str, name: str) -> ConfigFinding:
         return ConfigFinding(
             code="invalid_yaml", message=message, file=name, line=mark.line + 1, column=mark.column + 1
         )
-    return ConfigFinding("invalid_yaml", "not valid YAML: the text holds a control character. Remove it.", name)
+    control = _CONTROL.search(text)
+    line = None if control is None else text.count("\n", 0, control.start()) + 1
+    message = "the text holds a control character. Remove it."
+    if "\0" in text:
+        message = "the text holds NUL characters: it is damaged, or of another encoding. Save the file as UTF-8."
+    return ConfigFinding("invalid_yaml", f"not valid YAML: {message}", name, line)
 
 
 def _yaml_fix(text: str, problem: str, mark: yaml.Mark) -> str:
     line = text.split("\n")[mark.line] if mark.line <= text.count("\n") else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
         return "the line is indented with a tab. Use spaces."
+    if "another document" in problem:
+        return "a file is one document. Remove the other one, with its line of ---."
+    if "Unicode character escape" in problem:
+        return "an escape is half of a character (a surrogate), or none. Write the character itself."
     if "']'" in problem or "'}'" in problem:
         return f"{problem}. A bracket or a comma is missing on this line or the one before."
     return f"{problem}. Check the indentation of this line and the one before."

@@ -81,7 +81,7 @@ BUILT_IN_CLIENTS: Final[Mapping[str, _BuiltIn]] = {
     "openai": _BuiltIn(matches=["openai-mcp*"], max_tools=_OPENAI),
     # it waits for a call without a limit
     "vscode": _BuiltIn(
-        soft_deadline="never", matches=["Visual Studio Code*"], max_tools=_OPENAI, first_list_wait=_PATIENT
+        soft_deadline="never", matches=["Visual Studio Code*", "VSCodium*"], max_tools=_OPENAI, first_list_wait=_PATIENT
     ),
     # their timeout is 60 s, even with progress
     "cline": _BuiltIn(soft_deadline=45.0, matches=["@cline/*"]),

@@ -288,7 +288,7 @@ def _run_to_add(
     moved: Sequence[KeyPath],
     env: Mapping[str, str],
 ) -> Callable[[], bool] | None:
-    cli = file.client.cli
+    cli = file.client.cli if file.place is file.client.places[-1] else None  # it writes its usual file
     names = [str(path[-1]) for path in moved]
     program = programs.find_cli(cli, env)
     if cli is None or program is None or cli.writes_anew and (text or "").strip() or names and not cli.remove:

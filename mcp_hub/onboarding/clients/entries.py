@@ -33,6 +33,8 @@ class Slot(Enum):
     ARGS = "args"
     ARGV = "argv"
     """The command and its arguments in one list."""
+    HOST_ARGS = "host args"
+    """The arguments of a program that starts the command on the machine outside of a sandbox."""
     URL = "url"
     HEADERS = "headers"
     """Left out, with its key, without a token."""
@@ -51,6 +53,7 @@ def filled(template: Mapping[str, object], command: Command, name: str = HUB) ->
     """The entry `name`; slots without a value are left out."""
     program, args = command.program, list(command.args)
     values = {Slot.NAME: name, Slot.COMMAND: program, Slot.ARGS: args, Slot.ARGV: [program, *args]}
+    values[Slot.HOST_ARGS] = ["--host", "--watch-bus", program, *args]
     return _filled(template, values)
 
 

@@ -7,7 +7,7 @@ import glob
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, Literal
@@ -28,6 +28,15 @@ _USUAL: Final[Mapping[str, str]] = {
     "XDG_CONFIG_HOME": "~/.config",
 }
 """Default values of variables."""
+_EDITORS: Final = ("Windsurf", "Cursor", "VSCodium", "Code - Insiders", "Code")
+_REMOTE: Final = (".windsurf-server", ".cursor-server", ".vscodium-server", ".vscode-server-insiders", ".vscode-server")
+_PACKAGES: Final = (
+    "snap/code/current/.config/Code",
+    "snap/code-insiders/current/.config/Code - Insiders",
+    "snap/codium/current/.config/VSCodium",
+    ".var/app/com.visualstudio.code/config/Code",
+    ".var/app/com.vscodium.codium/config/VSCodium",
+)
 Template = Mapping[str, object]
 """An entry with slots."""
 PLAIN: Final[Template] = MappingProxyType({"command": Slot.COMMAND, "args": Slot.ARGS})
@@ -80,6 +89,10 @@ def everywhere(*templates: str) -> Paths:
     return Paths(templates, templates, templates)
 
 
+def linux(template: str) -> Paths:
+    return Paths((template,), (), ())
+
+
 def config(name: str, windows: str | None = None) -> Paths:
     """Below each system's configuration folder; `windows`: another name there."""
     return Paths(
@@ -89,6 +102,14 @@ def config(name: str, windows: str | None = None) -> Paths:
 
 def dot_config(name: str, windows: str | None = None) -> Paths:
     return Paths((f"$XDG_CONFIG_HOME/{name}",), (f"~/.config/{name}",), (f"$APPDATA/{windows or name}",))
+
+
+def in_storage(file: str) -> Iterator[Paths]:
+    """An extension's file in each editor: in packages, servers for remote windows, and the usual folder."""
+    path = f"User/globalStorage/{file}"
+    yield from (linux(f"~/{folder}/{path}") for folder in _PACKAGES)
+    yield from (everywhere(f"~/{folder}/data/{path}") for folder in _REMOTE)
+    yield from (config(f"{folder}/{path}") for folder in _EDITORS)
 
 
 def expanded(template: str, where: Where) -> Path | None:
@@ -205,6 +226,10 @@ class Client(msgspec.Struct, frozen=True):
     """Advice to make the client read the file again; empty if it does so itself."""
     windows_of: str = ""
     """The Linux client of which this is the copy on Windows around WSL."""
+    remote_of: str = ""
+    """The client whose windows on other machines read this row's files. Beside it on the Windows around WSL, `--all`
+    leaves this out: its windows would start the hub twice.
+    """
 
     @property
     def is_written(self) -> bool:

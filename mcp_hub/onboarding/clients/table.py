@@ -19,6 +19,8 @@ from mcp_hub.onboarding.clients.model import (
     config,
     dot_config,
     everywhere,
+    in_storage,
+    linux,
 )
 from mcp_hub.onboarding.files import LARGEST
 
@@ -43,25 +45,35 @@ def _only_read(*paths: Paths, layouts: tuple[Layout, ...] = ()) -> tuple[Place, 
     return tuple(Place(path, layouts or _mcp_servers(), is_written=False) for path in paths)
 
 
+_VSCODE: Final = Layout(("servers",), TYPED, TYPED_URL, keys=ServerKeys(sandbox="sandboxEnabled"))
+
+
 def _vscode(name: str, title: str, folder: str, program: str) -> Client:
-    layout = Layout(("servers",), TYPED, TYPED_URL, keys=ServerKeys(sandbox="sandboxEnabled"))
-    layouts, legacy = (layout,), (replace(layout, key=("mcp.servers",)), replace(layout, key=("mcp", "servers")))
+    legacy = (replace(_VSCODE, key=("mcp.servers",)), replace(_VSCODE, key=("mcp", "servers")))
     return Client(
         name,
         title,
         (
             *_only_read(config(f"{folder}/User/settings.json"), layouts=legacy),
-            *_only_read(config(f"{folder}/User/profiles/*/mcp.json"), layouts=layouts),
-            Place(config(f"{folder}/User/mcp.json"), layouts),
+            *_only_read(config(f"{folder}/User/profiles/*/mcp.json"), layouts=(_VSCODE,)),
+            Place(linux(f"~/snap/{program}/current/.config/{folder}/User/mcp.json"), (_VSCODE,)),
+            Place(config(f"{folder}/User/mcp.json"), (_VSCODE,)),
         ),
         project=(".vscode/mcp.json",),
         kind="vscode",
         cli=OwnCli(program, ("--add-mcp", "{named}"), writes_anew=True),
         link=vscode_link(name),
+        has_generations=True,
     )
 
 
-_STORAGE: Final = "Code/User/globalStorage"
+def _flatpak(name: str, title: str, app: str, folder: str) -> Client:
+    """Its sandbox starts programs of the machine by `flatpak-spawn` only."""
+    layout = replace(_VSCODE, stdio={"type": "stdio", "command": "flatpak-spawn", "args": Slot.HOST_ARGS})
+    path = linux(f"~/.var/app/{app}/config/{folder}/User/mcp.json")
+    return Client(f"{name}-flatpak", f"{title} (Flatpak)", _only_read(path, layouts=(layout,)), kind="vscode")
+
+
 _RESTART: Final = "restart the client"
 _DESKTOP: Final = "Claude/claude_desktop_config.json"
 
@@ -101,12 +113,23 @@ _ALL: Final = (
     Client(
         "cursor", "Cursor",
         (Place(everywhere("~/.cursor/mcp.json"), _mcp_servers()),),
-        project=(".cursor/mcp.json",),
-        token="${env:HUB_TOKEN}",
+        project=(".cursor/mcp.json",), token="${env:HUB_TOKEN}",
         link=cursor_link,
     ),
     _vscode("vscode", "VS Code", "Code", "code"),
     _vscode("vscode-insiders", "VS Code Insiders", "Code - Insiders", "code-insiders"),
+    _vscode("vscodium", "VSCodium", "VSCodium", "codium"),
+    Client(
+        "vscode-server", "VS Code Server",
+        tuple(
+            Place(everywhere(*paths), (_VSCODE,)) for paths in (
+                ("~/.vscodium-server/data/User/mcp.json",),
+                ("~/.vscode-server-insiders/data/User/mcp.json",),
+                ("$VSCODE_AGENT_FOLDER/data/User/mcp.json", "~/.vscode-server/data/User/mcp.json"),
+            )
+        ),
+        kind="vscode", has_generations=True, remote_of="vscode",
+    ),
     Client(
         "copilot", "Copilot CLI",
         (
@@ -135,8 +158,7 @@ _ALL: Final = (
             ),
         ),
         project=(".devin/mcp_config.json", ".devin/mcp_config.local.json"),
-        aliases=("windsurf",),
-        has_generations=True,
+        aliases=("windsurf",), has_generations=True,
         restart="refresh the client's list of MCP servers",
     ),
     Client(
@@ -197,7 +219,7 @@ _ALL: Final = (
     Client(
         "cline", "Cline",
         (
-            *_only_read(config(f"{_STORAGE}/saoudrizwan.claude-dev/settings/cline_mcp_settings.json")),
+            *_only_read(*in_storage("saoudrizwan.claude-dev/settings/cline_mcp_settings.json")),
             Place(
                 everywhere(
                     "$CLINE_MCP_SETTINGS_PATH",
@@ -319,12 +341,11 @@ _ALL: Final = (
         project=(".ai/mcp/mcp.json",),
     ),
     Client(
-        "roo", "Roo Code",
-        _only_read(config(f"{_STORAGE}/rooveterinaryinc.roo-cline/settings/mcp_settings.json")),
+        "roo", "Roo Code", _only_read(*in_storage("rooveterinaryinc.roo-cline/settings/mcp_settings.json")),
         project=(".roo/mcp.json",),
     ),
     Client(
-        "kilo", "Kilo Code", _only_read(config(f"{_STORAGE}/kilocode.kilo-code/settings/mcp_settings.json")),
+        "kilo", "Kilo Code", _only_read(*in_storage("kilocode.kilo-code/settings/mcp_settings.json")),
         project=(".kilocode/mcp.json",),
     ),
     Client(
@@ -342,6 +363,8 @@ _ALL: Final = (
         "vibe", "Mistral Vibe",
         _only_read(everywhere("~/.vibe/config.toml"), layouts=(Layout(("mcp_servers",), is_list=True),)),
     ),
+    _flatpak("vscode", "VS Code", "com.visualstudio.code", "Code"),
+    _flatpak("vscodium", "VSCodium", "com.vscodium.codium", "VSCodium"),
     Client("pi", "pi", _only_read(everywhere("~/.config/mcp/mcp.json"))),
 )  # fmt: skip
 

@@ -82,11 +82,12 @@ class _Answer(msgspec.Struct):
 
 
 class BadMessage(msgspec.Struct, frozen=True):
-    """An invalid message: JSON-RPC code, reason, and id if readable."""
+    """An invalid message: JSON-RPC code, reason, and id if readable. `is_held`: it is kept for its request."""
 
     code: int
     reason: str
     id: bytes | None = None
+    is_held: bool = False
 
 
 _decode = msgspec.json.Decoder(Envelope).decode
@@ -326,6 +327,13 @@ def response(id_: bytes, *result: RawJson | memoryview) -> Frame:
 def whole(frame: Frame) -> bytes:
     """The line as one text."""
     return b"".join(frame) if isinstance(frame, tuple) else frame
+
+
+def answer_of(error: bytes) -> Envelope:
+    """The answer that is this error, without an id."""
+    answer = Envelope(error=msgspec.Raw(error))
+    answer.kind, answer.id_key = "error", None
+    return answer
 
 
 def error_frame(id_: bytes | None, error: RawJson) -> bytes:

@@ -65,6 +65,7 @@ class _WireError(msgspec.Struct):
 
 
 _decode = msgspec.json.Decoder(_WireError).decode
+_UNNAMED: Final = " (the server's error named no request; no other one of those in flight was left without an answer)"
 
 
 def from_wire(raw: RawJson, who: Literal["upstream", "client"] = "upstream") -> RpcError:
@@ -82,6 +83,16 @@ def from_wire(raw: RawJson, who: Literal["upstream", "client"] = "upstream") -> 
             symbol="upstream_error" if who == "upstream" else "client_error",
         )
     return RpcError(error.message, code=error.code, raw=raw)
+
+
+def unnamed(raw: RawJson) -> bytes:
+    """An error that named no request, as the answer to the one that it must have been; its message says so."""
+    try:
+        error = _decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return bytes(raw)
+    error.message += _UNNAMED
+    return msgspec.json.encode(error)
 
 
 def _words(raw: RawJson) -> str:

@@ -120,6 +120,7 @@ class PeerMessages(WireHandler):
         key, event, part = plain or unusual_progress(params)
         pending = self.wire.requests.pending.get(key) if key is not None else None
         if pending is not None and pending.context is not None:
+            pending.dismiss_doubt()
             asker: Asker | None = context(pending)
         else:
             asker = None if key is None else self._callers.tasks.reporter(key)
@@ -152,7 +153,7 @@ class PeerMessages(WireHandler):
     def on_bad_line(self, bad: BadMessage, line: bytes, source: Pending | None = None) -> None:
         key = envelope.id_key(bad.id) if bad.id is not None else None
         is_of_one = type(key) is int and self.wire.requests.was_asked(key)  # which has its answer
-        if self._callers.strays.unreadable(bad, line) and not is_of_one:
+        if self._callers.strays.unreadable(bad, line) and not (is_of_one or bad.is_held):
             self._callers.suspect(None if source is None else [source])
 
     def on_closed(self, reason: str, code: str) -> None:

@@ -57,6 +57,28 @@ async def test_a_removed_socket_is_restored_while_somebody_waits_on_it(tmp_path:
     own.close()
 
 
+async def test_a_connection_whose_serving_crashes_is_closed_and_ends_no_other(tmp_path: Path) -> None:
+    own = PrivateSocket(tmp_path / SOCKET)
+    served: list[socket.socket] = []
+
+    async def take(connection: socket.socket) -> None:
+        served.append(connection)
+        if len(served) == 1:
+            raise RuntimeError("odd")
+        connection.close()
+
+    with anyio.fail_after(240):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(own.serve, take)
+            for _ in range(2):
+                async with await anyio.connect_unix(tmp_path / SOCKET) as client:
+                    with pytest.raises(anyio.EndOfStream):
+                        await client.receive()
+            tasks.cancel_scope.cancel()
+    assert len(served) == 2
+    own.close()
+
+
 def test_lock_and_start_are_of_one_and_the_record_of_a_successor_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

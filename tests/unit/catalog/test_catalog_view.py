@@ -69,6 +69,31 @@ def test_a_hidden_tool_is_neither_listed_nor_found() -> None:
     assert listed(view(snapshot("a", "x"), snapshot("b", "x"), tools=Filter(allow=("b_*",)))) == ["b_x"]
 
 
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("echo", ["everything_echo", "hub_everything_echo"]),
+        ("ECHO", ["everything_echo", "hub_everything_echo"]),
+        ("everything.echo", ["everything_echo", "hub_everything_echo"]),
+        ("everything__echo", ["everything_echo", "hub_everything_echo"]),
+        ("mcp__mcp-hub__everything_echo", ["everything_echo"]),
+        ("getSum", ["everything_getSum"]),
+        ("x.add", ["b_x_add"]),
+        ("échos", ["b_echos"]),
+        ("", []),
+        ("___", []),
+        ("ech", ["b_ech0"]),
+    ],
+)
+def test_entry_of_the_same_name_is_nearest_whatever_prefix_and_signs_it_has(name: str, near: list[str]) -> None:
+    servers = (
+        snapshot("everything", "echo", "getSum"),
+        snapshot("b", "ech0", "x_add", "échos"),
+        snapshot("hub", "everything_echo"),
+    )
+    assert view(*servers).nearest(Kind.TOOL, name)[: len(near)] == near
+
+
 def test_a_profile_does_not_rename_tools() -> None:
     bare, both = ServerRules(), (snapshot("a", "x"), snapshot("b", "x"))
     everything = view(*both, a=bare, b=bare)

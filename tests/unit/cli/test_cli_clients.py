@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from mcp_hub.config.load.foreign import CONVENTIONS, client_of, place_of_servers
+from mcp_hub.config.load.imported import ValuePlaces
 from mcp_hub.config.schema.clients import BUILT_IN_CLIENTS
 from mcp_hub.edit.entries import read_data
 from mcp_hub.errors import ConfigError
@@ -22,6 +23,7 @@ from mcp_hub.onboarding.clients.reading import (
     read_servers,
 )
 from mcp_hub.onboarding.clients.table import CLIENTS, find_client
+from mcp_hub.onboarding.imports.found import of_clients
 
 WRITTEN = [client for client in CLIENTS.values() if client.is_written]
 BIN, FILE, URL = "/opt/mcp-hub", "/home/a/servers.yaml", "http://127.0.0.1:8765/mcp"
@@ -33,6 +35,8 @@ ENTRIES: dict[str, tuple[Any, Any]] = {
     "cursor": (ENTRY, {"url": URL}),
     "vscode": ({"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
     "vscode-insiders": ({"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
+    "vscodium": ({"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
+    "vscode-server": ({"type": "stdio", **ENTRY}, {"type": "http", "url": URL}),
     "copilot": ({"type": "local", **ENTRY, "tools": ["*"]}, {"type": "http", "url": URL, "tools": ["*"]}),
     "devin": (ENTRY, {"url": URL, "transport": "http"}),
     "zed": ({**ENTRY, "env": {}}, {"url": URL}),
@@ -81,6 +85,12 @@ FILES: dict[str, tuple[str, str, str]] = {
         "Library/Application Support/Code - Insiders/User/mcp.json",
         "AppData/Roaming/Code - Insiders/User/mcp.json",
     ),
+    "vscodium": (
+        ".config/VSCodium/User/mcp.json",
+        "Library/Application Support/VSCodium/User/mcp.json",
+        "AppData/Roaming/VSCodium/User/mcp.json",
+    ),
+    "vscode-server": (".vscode-server/data/User/mcp.json",) * 3,
     "copilot": (".copilot/mcp-config.json",) * 3,
     "devin": (
         ".config/devin/mcp_config.json",
@@ -138,6 +148,7 @@ def test_token_of_the_hub_is_a_variable_in_the_way_of_the_client(name: str, entr
         ("cline", "linux", "CLINE_DIR", "/x/data/settings/cline_mcp_settings.json"),
         ("zed", "linux", "FLATPAK_XDG_CONFIG_HOME", "/x/zed/settings.json"),
         ("opencode", "linux", "OPENCODE_CONFIG", "/x"),
+        ("vscode-server", "linux", "VSCODE_AGENT_FOLDER", "/x/data/User/mcp.json"),
         ("cursor", "linux", "XDG_CONFIG_HOME", "/home/a/.cursor/mcp.json"),
         ("claude-desktop", "windows", "APPDATA", "/x/Claude/claude_desktop_config.json"),
     ],
@@ -169,6 +180,56 @@ def test_file_that_the_client_has_is_preferred(tmp_path: Path) -> None:
     assert paths("devin", "linux", tmp_path) == [".codeium/windsurf/mcp_config.json"]
 
 
+CLINE = "User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
+ROO = "User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"
+KILO = "User/globalStorage/kilocode.kilo-code/settings/mcp_settings.json"
+PLACES: list[tuple[System, str, str]] = [
+    ("linux", "vscode", ".config/Code/User/mcp.json"),
+    ("linux", "vscode", "snap/code/current/.config/Code/User/mcp.json"),
+    ("linux", "vscode-insiders", "snap/code-insiders/current/.config/Code - Insiders/User/mcp.json"),
+    ("linux", "vscodium", ".config/VSCodium/User/mcp.json"),
+    ("macos", "vscodium", "Library/Application Support/VSCodium/User/profiles/1a/mcp.json"),
+    ("windows", "vscodium", "AppData/Roaming/VSCodium/User/mcp.json"),
+    ("linux", "vscodium", "snap/codium/current/.config/VSCodium/User/mcp.json"),
+    ("linux", "vscode-flatpak", ".var/app/com.visualstudio.code/config/Code/User/mcp.json"),
+    ("linux", "vscodium-flatpak", ".var/app/com.vscodium.codium/config/VSCodium/User/mcp.json"),
+    ("linux", "vscode-server", ".vscode-server/data/User/mcp.json"),
+    ("macos", "vscode-server", ".vscode-server-insiders/data/User/mcp.json"),
+    ("windows", "vscode-server", ".vscodium-server/data/User/mcp.json"),
+    ("linux", "cline", f".config/Code/{CLINE}"),
+    ("linux", "cline", f".config/Cursor/{CLINE}"),
+    ("macos", "cline", f"Library/Application Support/Windsurf/{CLINE}"),
+    ("windows", "cline", f"AppData/Roaming/VSCodium/{CLINE}"),
+    ("linux", "cline", f".vscode-server/data/{CLINE}"),
+    ("linux", "cline", f".cursor-server/data/{CLINE}"),
+    ("linux", "cline", f".var/app/com.vscodium.codium/config/VSCodium/{CLINE}"),
+    ("linux", "roo", f".config/Code - Insiders/{ROO}"),
+    ("windows", "roo", f"AppData/Roaming/Cursor/{ROO}"),
+    ("linux", "roo", f".windsurf-server/data/{ROO}"),
+    ("linux", "kilo", f"snap/code/current/.config/Code/{KILO}"),
+    ("macos", "kilo", f"Library/Application Support/Cursor/{KILO}"),
+]
+
+
+@pytest.mark.parametrize(("system", "name", "path"), PLACES)
+def test_servers_are_read_from_each_place_of_an_editor(system: System, name: str, path: str, tmp_path: Path) -> None:
+    where = Where(system, tmp_path, {})
+    made(tmp_path, path)
+    (tmp_path / path).write_text(json.dumps({"servers" if "mcp.json" in path else "mcpServers": ONE}))
+    present = [client for client in CLIENTS.values() if is_present(client, where)]
+    servers = of_clients(present, where, ValuePlaces(str, lambda *_: "")).servers
+    assert [(server.client, server.name, server.file) for server in servers] == [(name, "one", tmp_path / path)]
+    written = [file.path for client in present if client.is_written for file in hub_files(client, where)]
+    is_hubs = CLIENTS[name].kind == "vscode" and CLIENTS[name].is_written and "profiles" not in path
+    assert [file for file in written if file.exists()] == ([tmp_path / path] if is_hubs else [])
+
+
+def test_a_flatpak_starts_the_hub_outside_of_its_sandbox() -> None:
+    for name in ("vscode-flatpak", "vscodium-flatpak"):
+        entry = filled(CLIENTS[name].places[-1].layouts[-1].stdio, HUB)
+        assert entry == {"type": "stdio", "command": "flatpak-spawn", "args": ["--host", "--watch-bus", BIN, "serve"]}
+
+
 def test_client_is_there_when_its_folder_is(tmp_path: Path) -> None:
     where = Where("linux", tmp_path, {})
     assert not [client.name for client in CLIENTS.values() if is_present(client, where)]
@@ -196,7 +257,10 @@ def test_tables_and_the_page_name_every_client_with_its_aliases_and_kinds() -> N
     assert all(f"`{name}`" in page for name in CLIENTS)
 
 
-KNOWN_BY_FORM = ("vscode-insiders", "lm-studio", "warp", "jetbrains-ai", "kimi", "pi")
+KNOWN_BY_FORM = (
+    *("vscode-insiders", "vscodium", "vscode-server", "lm-studio", "warp", "jetbrains-ai", "kimi"),
+    *("vscode-flatpak", "vscodium-flatpak", "pi"),
+)
 """Clients whose files have the paths of others, or forms that say enough."""
 
 

@@ -357,7 +357,7 @@ def test_servers_of_four_clients_move_into_the_hub_and_back(home: Home, monkeypa
 def test_links_are_printed_without_a_change_and_a_configuration_must_exist(home: Home) -> None:
     before = home.contents()
     result = home.install("--link")
-    assert result.exit_code == 0 and len(result.stdout.splitlines()) == 5 and home.contents() == before
+    assert result.exit_code == 0 and len(result.stdout.splitlines()) == 6 and home.contents() == before
     assert home.install("zed", "--link").exit_code == 2
     home.config.unlink()
     assert home.install("cursor").exit_code == 2 and not (home.folder / ".cursor").exists()

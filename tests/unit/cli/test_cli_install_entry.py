@@ -24,7 +24,7 @@ ENTRY = {"command": COMMAND.program, "args": list(COMMAND.args)}
 
 def test_links_hold_the_command_whatever_its_characters() -> None:
     links = {name: urlsplit(client.link(COMMAND)) for name, client in CLIENTS.items() if client.link}
-    assert links.keys() == {"cursor", "vscode", "vscode-insiders", "lm-studio", "goose"}
+    assert links.keys() == {"cursor", "vscode", "vscode-insiders", "vscodium", "lm-studio", "goose"}
     for name in ("cursor", "lm-studio"):
         query = parse_qs(links[name].query)
         assert json.loads(base64.b64decode(query["config"][0])) == ENTRY and query["name"] == ["mcp-hub"]

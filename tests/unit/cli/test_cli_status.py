@@ -53,6 +53,13 @@ def test_a_hub_over_stdio_is_shown_and_asked_by_no_other_command(place: str) -> 
     assert run("status").exit_code == 3
 
 
+def test_a_hub_is_found_by_paths_that_are_not_utf_8() -> None:
+    config, folder = "/d\udcff/servers.yaml", "/s\udcff/attach/0123"
+    with recorded(config, "", os.environ, folder=folder):
+        hub = running_hub(config, os.environ)
+        assert hub is not None and (hub.config, hub.folder) == (config, folder)
+
+
 def test_a_background_hub_and_clients_that_do_not_join_it_are_one_truth() -> None:
     hub = HubRecord("", 1, folder="/run/mcp-hub/0123", config="/x.yaml")
     lines = [text for text, _ in report_lines(_HubReport("/x.yaml", [hub], alone="this is a container"), 0.0)]

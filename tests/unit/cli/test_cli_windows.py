@@ -248,7 +248,8 @@ def test_named_file_of_a_project_gets_no_path_or_program_of_windows_unasked(wind
 def test_clients_on_windows_are_those_of_the_table_and_none_outside_of_wsl(
     windows: WindowsDrive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert [client.windows_of for client in WINDOWS_CLIENTS.values()] == [*CLIENTS]
+    others = [name for name in CLIENTS if name not in ("vscode-flatpak", "vscodium-flatpak")]
+    assert [client.windows_of for client in WINDOWS_CLIENTS.values()] == others
     export = windows.cli("export", "cursor-windows").output
     assert "not exported, it starts in Linux" in export or "disabled" in export
     monkeypatch.delenv("WSL_DISTRO_NAME")
@@ -267,3 +268,16 @@ async def test_client_on_windows_drives_the_hub_through_wsl(tmp_path: Path) -> N
         async with home.opened(CURSOR) as client:
             assert any(tool.name.startswith("jobs_") for tool in (await client.list_tools()).tools)
     assert [path.name for path in (tmp_path / "project").iterdir()] == ["servers.yaml"]
+
+
+def test_windows_of_vs_code_in_wsl_start_the_hub_once(windows: WindowsDrive) -> None:
+    remote = windows.folder / "home/.vscode-server/data/User/mcp.json"
+    remote.parent.mkdir(parents=True)
+    assert "VS Code Server: the hub is installed" in windows.cli("install", "--all").output
+    windows.cli("uninstall", "--all")
+    file = windows.write("AppData/Roaming/Code/User/mcp.json", "{}")
+    done = windows.cli("install", "--all")
+    assert "VS Code (Windows): the hub is installed" in done.output and "mcp-hub" in file.read_text()
+    assert "VS Code Server" not in done.output and not remote.exists()
+    windows.cli("install", "vscode-server")
+    assert "mcp-hub" in remote.read_text()

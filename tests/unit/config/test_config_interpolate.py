@@ -188,7 +188,7 @@ def test_duplicate_key_names_both_lines() -> None:
         ("a: [1\nb: 2\n", "s.yaml:2:2 [invalid_yaml]"),
         ("a: b: c", "s.yaml:1:5 [invalid_yaml]"),
         ("a: 1\n---\nb: 2", "s.yaml:2:1 [invalid_yaml]"),
-        ("a: \0", "s.yaml [invalid_yaml]"),
+        ("a: \0", "s.yaml:1 [invalid_yaml]"),
         *((text, "s.yaml:2 [invalid_yaml]") for text in ("a:\n  b: !secret x", "a:\n  [1, 2]: 3", "a:\n  <<: 3")),
         ("a: !!int x", "s.yaml:1 [invalid_yaml]"),
         ("a: !!int ''", "s.yaml:1 [invalid_yaml]"),
@@ -243,3 +243,13 @@ def test_numbers_that_are_too_long_are_named_by_their_line(name: str, text: str,
         (finding,) = problem.value.findings
         assert (finding.code, finding.line) == (code, 2) and "number is too long" in str(finding)
         assert "sys" not in str(problem.value)
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 3600, "0X" + "F_" * 3600 + "0", "0o" + "7" * 4800, "0b" + "1" * 14300])
+@pytest.mark.parametrize(("name", "text"), [("a.json", '{"y": 1,\n"x": [%s]}'), ("a.toml", "y = 1\nx = [%s]")])
+def test_numbers_of_other_bases_have_a_limit_too(name: str, text: str, number: str) -> None:
+    """Python reads them, and does not write them."""
+    with pytest.raises(ConfigError) as problem:
+        read_document(text % number, name)
+    (finding,) = problem.value.findings
+    assert (finding.code, finding.line) == (f"invalid_{name[2:]}", 2)

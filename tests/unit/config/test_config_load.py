@@ -132,6 +132,33 @@ def test_escapes_that_make_half_of_a_character_are_named(text: str, where: str) 
     assert findings(loaded, text, "servers.json") == [f"servers.json:1: {where} [invalid_text]"]
 
 
+@pytest.mark.parametrize("value", ['"\\ud83d\\ude00"', '"\\\\ud83d"', "9" * 500, "9" * 4000])
+def test_lines_of_json_are_known_beside_escaped_pairs_and_long_numbers(value: str) -> None:
+    text = f'{{"hub": {{"x": {value}}},\n"servers": {{"a": {{"command": "x",\n"colour": 1}}}}}}'
+    where = [line for line in findings(loaded, text, "servers.json") if "colour" in line]
+    assert where == ["servers.json:3: servers.a.colour [unknown_key]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "advice"),
+    [
+        ('servers:\n  a: {command: "x\x07"}\n', 2, "control character. Remove it."),
+        ("servers: {}\n".encode("utf-16-le").decode("utf-8"), 1, "of another encoding. Save the file as UTF-8."),
+        ("servers: {}\n---\nservers: {}\n", 2, "a file is one document"),
+    ],
+)
+def test_text_that_yaml_does_not_take_is_named_by_its_line_with_the_cure(text: str, line: int, advice: str) -> None:
+    with pytest.raises(ConfigError, match=advice) as caught:
+        loaded(text)
+    assert caught.value.findings[0].line == line
+
+
+def test_half_of_a_character_in_yaml_is_named_by_its_line() -> None:
+    with pytest.raises(ConfigError, match="half of a character .* Write the character itself") as caught:
+        loaded('servers:\n  a: {command: "\\ud83d\\ude00"}\n')
+    assert caught.value.findings[0].line == 2
+
+
 def test_file_reference_is_relative_to_the_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "key").write_text("s3cr3t-file\n")
     (tmp_path / "servers.yaml").write_text("servers: {a: {command: x, env: {K: '${file:key}'}, cwd: sub}}")

@@ -33,7 +33,11 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
     """The clients of these names, or all installed ones. Exits with 2."""
     if every and names:
         fail("usage", "--all and CLIENT exclude each other. Give one of them.")
-    present = [client for client in clients_of(where) if client.is_written and is_present(client, where)]
+    present = [
+        client
+        for client in clients_of(where)
+        if client.is_written and is_present(client, where) and not _is_doubled(client, where)
+    ]
     if every:
         tell_no_windows(where)
         return present or _no_client()
@@ -51,6 +55,11 @@ def chosen_clients(names: Sequence[str], every: bool, where: Where) -> list[Clie
         if around is not None and around not in chosen and is_present(around, where) and not is_present(client, where):
             say(f"{client.title} is found on Windows only. To name that one: {around.name}", "yellow")
     return chosen
+
+
+def _is_doubled(client: Client, where: Where) -> bool:
+    around = None if client.windows_of else WINDOWS_CLIENTS.get(f"{client.remote_of}-windows")
+    return around is not None and where.windows is not None and is_present(around, where)
 
 
 def tell_no_windows(where: Where) -> int:

@@ -145,6 +145,7 @@ async def test_a_session_that_was_ended_at_one_replica_is_over_at_the_other(repl
     async with at_both(replicas) as (at_a, at_b), at_b.listen() as stream:
         call = {"name": "x_wait_cancel", "arguments": {"nonce": "ended"}}
         async with at_b.stream(at_b.message("tools/call", call)) as running:
+            await until(lambda: '"ended"' in json.dumps(received(replicas.journal, "tools/call")))  # not on its way
             assert (await at_a.delete()).status == 204
             with anyio.fail_after(WAIT):
                 while (await at_b.request("ping")).status != 404:

@@ -3,10 +3,13 @@
 import json
 import threading
 from dataclasses import dataclass
+from functools import partial
 
 import anyio
 import anyio.lowlevel
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mcp_hub import masking
 from mcp_hub.call import CallingClient
@@ -29,7 +32,7 @@ from mcp_hub.stores.history.base import (
     Keeping,
 )
 from mcp_hub.stores.history.file import HistoryFile
-from mcp_hub.stores.history.reading import texts_of
+from mcp_hub.stores.history.reading import CallFilter, PastFigures, percentile, scanned, texts_of
 from tests.unit.calls.past import EVERYTHING, Lists, arguments_in, end, history_file, keep, kept, new_journal, past_call
 from tests.unit.wire.raw_lines import group
 from tests.upstreams.child import WAIT
@@ -372,3 +375,21 @@ async def test_texts_of_other_calls_are_never_those_of_a_call() -> None:
     for place in (12, 3, 0, 13):
         [texts] = await texts_of(store, [calls[place]])
         assert texts == (("", "") if place % 2 else (f'{{"n":{place // 2}}}', '{"content":[]}'))
+
+
+async def test_figures_count_calls_failures_and_durations_by_point() -> None:
+    journal = new_journal(store := history_file(None))
+    await keep(journal, *(past_call(tool) for tool in "aab"))
+    figures, chosen = PastFigures(0.0, 1e10, 1), CallFilter(lambda group: True)
+    async for _ in scanned(store, chosen, partial(figures.add, chosen=chosen)):
+        pass
+    tools, servers, more = figures.rows()
+    assert [(row.tool, row.calls, row.failed, len(row.series)) for row in tools] == [("a", 2, 0, 1), ("b", 1, 0, 1)]
+    assert [(row.server, row.tool, row.calls) for row in servers] == [("a", "", 3)] and more == 0
+
+
+@given(st.lists(st.floats(0, 100), min_size=1).map(sorted), st.sampled_from([0.5, 0.95]))
+def test_percentile_is_not_exceeded_by_its_share(durations: list[float], share: float) -> None:
+    found = percentile(durations, share)
+    assert sum(took <= found for took in durations) >= share * len(durations)
+    assert sum(took < found for took in durations) < share * len(durations)

@@ -2,14 +2,11 @@
 
 import sqlite3
 import stat
-from functools import partial
 from pathlib import Path
 from random import Random
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mcp_hub.calls.history.journal import CallJournal
 from mcp_hub.errors import RpcError, StoreError
@@ -17,14 +14,12 @@ from mcp_hub.events import Failed
 from mcp_hub.files import HISTORY_FILE
 from mcp_hub.stores.history.base import Batch, HistoryLimits, HistoryStore, LostCalls, batch_of, encode
 from mcp_hub.stores.history.file import HistoryFile
-from mcp_hub.stores.history.reading import CallFilter, PastFigures, by_id, newest, percentile, scanned, within
+from mcp_hub.stores.history.reading import CallFilter, by_id, newest, within
 from mcp_hub.types import CallId
 from tests.unit.calls.past import arguments_in, history_file, keep, kept, new_journal, past_call
 from tests.unit.stores.broken_files import rows_of
 
 pytestmark = pytest.mark.anyio
-
-EMPTY_JOURNAL = "PRAGMA wal_checkpoint(TRUNCATE)"
 
 
 async def filled(folder: Path, count: int = 10, hub: str = "in_a") -> HistoryFile:
@@ -37,6 +32,11 @@ async def filled(folder: Path, count: int = 10, hub: str = "in_a") -> HistoryFil
 def beside(folder: Path) -> list[Path]:
     """The file and all others whose names begin as its does."""
     return sorted(folder.glob(f"{HISTORY_FILE}*"))
+
+
+async def empty_journal(store: HistoryFile) -> None:
+    if store._worker is not None:
+        await store._worker.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
 
 async def numbers_in(store: HistoryStore) -> list[int]:
@@ -300,15 +300,14 @@ async def test_size_is_bounded(tmp_path: Path) -> None:
     journal = new_journal(store := history_file(tmp_path), limits=limits)
     for _ in range(20):
         await keep(journal, *(past_call(arguments={"text": "x" * 3000}) for _ in range(50)))
-    assert store._worker is not None
-    await store._worker.ask(lambda db: db.execute(EMPTY_JOURNAL).fetchall())
+    await empty_journal(store)
     assert sum(path.stat().st_size for path in beside(tmp_path)) < 2 << 20 and await kept(store)
 
 
 async def test_full_file_writes_each_byte_once(tmp_path: Path) -> None:
     journal = new_journal(store := history_file(tmp_path), limits=HistoryLimits(size=1 << 20, calls=800))
     for count in [50] * 15:
-        assert store._worker is None or await store._worker.ask(lambda db: db.execute(EMPTY_JOURNAL).fetchall())
+        await empty_journal(store)
         await keep(journal, *(past_call(arguments={"text": "x" * 3000}) for _ in range(count)))
     written = (tmp_path / f"{HISTORY_FILE}-wal").stat().st_size
     assert len(await kept(store)) < 400, "older ones were removed"
@@ -359,17 +358,6 @@ async def test_filters_pages_and_ids_agree_with_a_look_at_each_call(tmp_path: Pa
     assert await by_id(store, middle.id, CallFilter(lambda group: False)) is None
 
 
-async def test_figures_count_calls_failures_and_durations_by_point() -> None:
-    journal = new_journal(store := history_file(None))
-    await keep(journal, *(past_call(tool) for tool in "aab"))
-    figures, chosen = PastFigures(0.0, 1e10, 1), CallFilter(lambda group: True)
-    async for _ in scanned(store, chosen, partial(figures.add, chosen=chosen)):
-        pass
-    tools, servers, more = figures.rows()
-    assert [(row.tool, row.calls, row.failed, len(row.series)) for row in tools] == [("a", 2, 0, 1), ("b", 1, 0, 1)]
-    assert [(row.server, row.tool, row.calls) for row in servers] == [("a", "", 3)] and more == 0
-
-
 @pytest.mark.parametrize("has_flags", [True, False], ids=["with flags", "without"])
 async def test_failures_are_found_by_flags_and_without_them(
     *, has_flags: bool, monkeypatch: pytest.MonkeyPatch
@@ -403,10 +391,3 @@ async def test_column_of_another_length_is_damaged_also_by_some_bytes(column: st
     assert batch_of(encode(batch)) == batch
     for longer in (b"\0", b"\0" * 5):
         assert batch_of(encode(msgspec.structs.replace(batch, **{column: getattr(batch, column) + longer}))) is None
-
-
-@given(st.lists(st.floats(0, 100), min_size=1).map(sorted), st.sampled_from([0.5, 0.95]))
-def test_percentile_is_not_exceeded_by_its_share(durations: list[float], share: float) -> None:
-    found = percentile(durations, share)
-    assert sum(took <= found for took in durations) >= share * len(durations)
-    assert sum(took < found for took in durations) < share * len(durations)

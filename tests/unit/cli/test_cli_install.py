@@ -326,7 +326,7 @@ def local(name: str, **more: Any) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_servers_of_four_clients_move_into_the_hub_and_back(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(home.folder / "own"))
+    monkeypatch.setattr("mcp_hub.config.load.load.user_folder", lambda kind, env: str(home.folder / "own"))
     monkeypatch.chdir(home.folder)
     home.config.unlink()
     home.write(".cursor/mcp.json", "// mine\n" + json_servers(a=local("a"), b=local("b"), broken={"args": 1}))

@@ -243,7 +243,8 @@ class Pipe(Tapped):
     def request(self, method: str, params: Params, context: object = None, headers: Headers | None = None) -> Pending:
         if not self.can_send:
             raise WireClosed("the pipe is closed")
-        self._input.hurry()
+        if self._input.pace.reports:
+            self._input.hurry()
         pending = self.requests.expect(method, context)
         body = params(pending.id) if callable(params) else params
         self.send(envelope.request_frame(pending.id, method, body))

@@ -324,7 +324,8 @@ def loss_text(loss: LostCalls) -> str:
     missing = "is missing" if loss.count == 1 else "are missing"
     match loss.kind:
         case "killed":
-            return f"A hub ended without notice after {timestamp(loss.at)}. Calls of its last second may be missing."
+            last = timestamp(loss.at)
+            return f"A hub ended without notice. It wrote last at {last}, and calls after that may be missing."
         case "dropped":
             return f"{calls} came faster than the history could be written, and {missing}."
         case "unwritten":

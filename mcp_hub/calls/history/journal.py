@@ -198,9 +198,11 @@ class CallJournal:
 
     async def close(self, seconds: float) -> None:
         """Writes the rest within so many seconds. Never raises."""
+        is_written = False
         with anyio.move_on_after(seconds, shield=True):
             await self.flush(is_last=True)
-        await self.store.close()
+            is_written = not self._writer.is_behind
+        await self.store.close(is_complete=is_written)
 
 
 class _RunningCall(msgspec.Struct):

@@ -221,8 +221,8 @@ class HistoryStore(Protocol):
     async def clear(self, loss: LostCalls) -> int:
         """Replaces calls and losses by `loss`; the number of calls."""
 
-    async def close(self) -> None:
-        """Marks this hub as ended. Idempotent. Never raises."""
+    async def close(self, *, is_complete: bool = True) -> None:
+        """Marks this hub as ended, unless calls of it are missing. Idempotent. Never raises."""
 
 
 def _joined(column: bytes, more: bytes, size: int, more_size: int) -> bytes:

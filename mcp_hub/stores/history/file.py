@@ -35,7 +35,7 @@ from mcp_hub.stores.history.base import (
     is_sound_loss,
     texts_of_body,
 )
-from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, set_aside
+from mcp_hub.stores.sqlite.quarantine import Tenancy, identity, remove_set_aside, set_aside
 from mcp_hub.stores.sqlite.schema import FileFormat, closed_on_failure, opened, prepare
 from mcp_hub.stores.sqlite.transactions import ReadOnlyTransactions, WriteTransactions
 from mcp_hub.stores.sqlite.worker import Worker
@@ -84,7 +84,6 @@ _TEXTS_AT: Final = (  # one statement: numbers of removed batches are used again
     " ORDER BY place DESC LIMIT 1"
 )
 _CLOSING: Final = 1.0  # seconds that closing may take
-_DAMAGED: Final = "A record of the file is damaged."
 _FREE: Final = 256  # free pages that may stay in the file
 _ROW: Final = 1 << 16  # bytes for rows and parts of pages beside new texts
 
@@ -146,7 +145,7 @@ class HistoryFile:
         damaged: list[BatchKey] = []
         results = await self._read(partial(_scan, keys=keys, extract=extract, damaged=damaged), list[T]())
         for key in damaged[: MOST_LOSSES - len(self._damaged)]:
-            self._damaged[key] = LostCalls("damaged", key.last, key.hub, key.calls, reason=_DAMAGED)
+            self._damaged[key] = LostCalls("damaged", key.last, key.hub, key.calls, reason="A record is damaged.")
         return results
 
     async def texts(self, key: BatchKey, indexes: Sequence[int]) -> dict[int, CallTexts]:
@@ -157,7 +156,7 @@ class HistoryFile:
         return sorted([*self._losses, *self._damaged.values(), *stored], key=lambda loss: -loss.at)
 
     async def clear(self, loss: LostCalls) -> int:
-        """Also erases the calls from free pages."""
+        """Also erases the calls from free pages, and files that were set aside."""
         if not self._is_there():
             return 0
         count = await self._ask(partial(self._clear, loss=loss), writes=True)
@@ -165,10 +164,10 @@ class HistoryFile:
         await self._ask(_shrink)
         return count
 
-    async def close(self) -> None:
+    async def close(self, *, is_complete: bool = True) -> None:
         with anyio.move_on_after(_CLOSING, shield=True):
             try:
-                if self._worker is not None:
+                if self._worker is not None and is_complete:
                     end = "DELETE FROM runs WHERE hub = ?", (self._hub,)
                     await self._worker.ask(lambda db: db.execute(*end), writes=True)
             except StoreError as error:
@@ -269,9 +268,8 @@ class HistoryFile:
         self, db: Connection, batch: Batch, fresh: int, texts: bytes, losses: Sequence[LostCalls],
         limits: HistoryLimits, running: RunningChange,
     ) -> bool:  # fmt: skip
-        if self._transactions is not None and not self._is_in_memory:
-            if identity(self._path) != self._transactions.identity:
-                raise _Moved("unusable", f"history {self.location}: was replaced")
+        if not self._is_in_memory and self._transactions and identity(self._path) != self._transactions.identity:
+            raise _Moved("unusable", f"history {self.location}: was replaced")
         db.execute("INSERT OR REPLACE INTO runs (hub, written) VALUES (?, ?)", (self._hub, self._now()))
         _add_losses(db, self._killed(db))
         db.execute("PRAGMA secure_delete = ON")  # free pages hold nothing of what is removed
@@ -398,3 +396,5 @@ def _prune(db: Connection, limits: HistoryLimits, now: float, coming: tuple[int,
 def _shrink(db: Connection) -> None:
     db.execute("VACUUM")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    if path := db.execute("PRAGMA database_list").fetchone()[2]:  # empty in memory
+        remove_set_aside(Path(path))

@@ -238,7 +238,9 @@ class RedisHistory:
         self._open = None
         return count
 
-    async def close(self) -> None:
+    async def close(self, *, is_complete: bool = True) -> None:
+        if not is_complete:
+            return
         try:
             await self._writer.ask(("HDEL", self._keys.runs, self._instance))
         except StoreError as error:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,6 +107,13 @@ def set_aside(path: Path) -> Path:
         if beside.exists():
             beside.rename(aside.with_name(aside.name + companion))
     return aside
+
+
+def remove_set_aside(path: Path) -> None:
+    """Removes all that was set aside of this file. Raises `OSError`."""
+    for aside in path.parent.glob(f"{escape(path.name)}.corrupt-*"):
+        if not aside.is_dir():
+            aside.unlink(missing_ok=True)
 
 
 _Tables = dict[str, list[Any]]

@@ -126,8 +126,7 @@ async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path,
         (tmp_path / HISTORY_FILE).write_bytes(b"no database" * 1000)
         store = history_file(tmp_path, "in_b")
     else:
-        assert store._worker is not None
-        await store._worker.ask(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+        await empty_journal(store)
         with (tmp_path / HISTORY_FILE).open("r+b") as file:
             file.write(b"\xff" * (tmp_path / HISTORY_FILE).stat().st_size)
         with pytest.raises(sqlite3.Error):
@@ -139,6 +138,8 @@ async def test_damaged_file_is_set_aside_and_the_history_says_so(tmp_path: Path,
     [loss] = await store.losses()
     assert loss.kind == "damaged" and f"{HISTORY_FILE}.corrupt-" in loss.reason
     assert [path for path in beside(tmp_path) if "corrupt" in path.name]
+    await store.clear(LostCalls("cleared", 1.0))
+    assert not [path for path in beside(tmp_path) if "corrupt" in path.name]
     await store.close()
 
 

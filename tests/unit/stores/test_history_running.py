@@ -28,6 +28,17 @@ from tests.unit.stores.test_history_file import beside, filled, numbers_in
 pytestmark = pytest.mark.anyio
 
 
+async def test_hub_that_ends_while_the_disk_is_full_is_one_whose_calls_are_missing(tmp_path: Path) -> None:
+    journal = new_journal(store := history_file(tmp_path))
+    await keep(journal, past_call())
+    assert store._worker is not None
+    await store._worker.ask(lambda db: db.execute("PRAGMA max_page_count = 1").fetchone() is None)
+    await keep(journal, *(past_call(arguments={"text": "x" * 3000}) for _ in range(90)))
+    await journal.close(5)
+    later = history_file(tmp_path, "in_b", lambda hub: hub == "in_a")
+    assert [loss.kind for loss in await later.losses()] == ["killed"]
+
+
 async def begin(journal: CallJournal, *records: CallRecord) -> None:
     """These calls run for a while."""
     for record in records:

@@ -55,7 +55,7 @@ _PROGRAMS: Final = """
 """In the home: programs, packages, settings that name programs. Only `write` makes them writable."""
 PROJECTS: Final = ("package.json", "pyproject.toml", "setup.py", "node_modules", "deno.json", "Cargo.toml", "go.mod")
 """Names that mark a project's folder."""
-_OF_CLIENTS: Final = ("Claude", "Code", "Code - Insiders")
+_OF_CLIENTS: Final = ("Claude", "Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 """Folders of clients among the settings of all programs."""
 _SECRET: Final = """
     .ssh .aws .azure .gnupg .kube .docker .oci .aliyun .terraform.d .vault-token .config/gcloud .config/gh
@@ -68,7 +68,8 @@ _SECRET: Final = """
     .mozilla .config/google-chrome .config/google-chrome-beta .config/chromium .config/BraveSoftware
     .config/microsoft-edge .config/opera .config/vivaldi .config/Signal .config/Slack .config/discord
     .local/share/TelegramDesktop .thunderbird .var/app .bitcoin .ethereum .electrum .config/solana .Xauthority
-    .claude .claude.json .codex .gemini .cursor .config/github-copilot .vscode
+    .claude .claude.json .codex .gemini .cursor .config/github-copilot .vscode snap/code snap/code-insiders snap/codium
+    .vscode-server .vscode-server-insiders .vscodium-server .cursor-server .windsurf-server
     .config/amp .config/devin .config/goose .config/mcp .config/opencode .config/zed
     .cache/lm-studio .ai/mcp .cline .codeium .continue .copilot .factory .junie .kimi .kiro .lmstudio .qwen .vibe .warp
     .config/mcp-hub .local/state/mcp-hub .config/systemd .config/autostart .local/share/applications

@@ -86,7 +86,9 @@ class Replica:
         """The streams that have a writer here, as it knows them."""
         self.busy: set[CallId] = set()
         self.claiming: set[CallId] = set()
-        store: Any = SimpleNamespace(links=SimpleNamespace(leases=self.leases, name="m"), run="1", log=_Log(self))
+        store: Any = SimpleNamespace(
+            links=SimpleNamespace(leases=self.leases, name="m"), run="1", secret=b"k", log=_Log(self)
+        )
         self.store = store
         self.backing: Any = _Reconnect(store)
         limits = StoreLimits()

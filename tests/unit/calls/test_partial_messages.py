@@ -7,13 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from mcp_hub.calls import progress
+from mcp_hub.calls import log, progress
 from mcp_hub.calls.progress import Transcript, _PartialText, last_line
 from mcp_hub.events import Attempt, CallEvent, Delta, InputRequired, Log, Progressed, Reset
 from mcp_hub.masking import learn, visible
 from mcp_hub.types import PartialForm
 from tests.unit.calls.durable_hub import HOW, DurableCall, DurableHub, Pair, settle
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
+
+
+@pytest.fixture(autouse=True)
+def seen_events_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a test can read what has been said."""
+    monkeypatch.setattr(log, "_KEPT", 1000)
 
 
 def delta(text: str, channel: str = "content", index: int = 0) -> Delta:

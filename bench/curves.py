@@ -33,6 +33,8 @@ LIMITS = {"detached_calls": 20_000, "running_calls": 20_000, "tools_per_server":
 SECONDS, QUICK = 120.0, 30.0
 # seconds until a list of many servers is complete
 LIST_LIMIT = 90.0
+# seconds between looks at it: each one is work of the hub, too
+ASK = 1.0
 CALLS = 5_000
 # seconds in which lists are asked for again and again
 LISTING = 0.3
@@ -71,7 +73,7 @@ def listed(side: Side) -> None:
     while (count := len(client.list_tools().names)) < wanted:
         if time.monotonic() > until:
             raise RelayFailed(f"{count} of {wanted} tools listed in {LIST_LIMIT:g} s")
-        time.sleep(0.1)
+        time.sleep(ASK)
 
 
 def sound(stats: Stats) -> Stats:

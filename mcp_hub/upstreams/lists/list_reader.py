@@ -148,14 +148,14 @@ class ListFile(msgspec.Struct, frozen=True):
     def _make_room(self) -> None:
         """Removes the files unused longest, aborted writes included."""
         with os.scandir(self.folder) as entries:
-            others = [entry for entry in entries if _OURS.fullmatch(entry.name) and entry.name != self.path.name]
-        if len(others) < self.most_files:
+            files = [entry for entry in entries if _OURS.fullmatch(entry.name) and entry.name != self.path.name]
+        if len(files) < self.most_files:
             return  # at the start each server writes: looking at every file each time would take seconds
-        files: list[tuple[float, str]] = []
-        for entry in others:
+        by_age: list[tuple[float, str]] = []
+        for entry in files:
             with suppress(FileNotFoundError):  # another hub was quicker
-                files.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
-        for _, path in sorted(files)[: max(0, len(files) + 1 - self.most_files)]:
+                by_age.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
+        for _, path in sorted(by_age)[: max(0, len(by_age) + 1 - self.most_files)]:
             with suppress(FileNotFoundError):
                 os.unlink(path)
 

@@ -224,7 +224,7 @@ def is_to_separate(status: UpstreamStatus, server: ServerSettings) -> bool:
     return status.asks and not status.scope and server.scope is None and default_scope(server, asks=True) is not None
 
 
-_PAUSE: Final = 1.0  # seconds before each look: lists and calls at the start go before, and many changes are one
+_PAUSE: Final = 1.0  # seconds before each search: first lists and calls are not delayed, many changes are one
 _MOST_LOGGED: Final = 1000  # flags that one hub logs; `mcp-hub doctor` shows those of now
 
 

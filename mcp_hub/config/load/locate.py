@@ -115,7 +115,7 @@ def long_number(error: Exception, text: str, code: str, name: str) -> ConfigFind
 
 
 def _check_numbers(data: object) -> None:
-    """Raises `ValueError` for one in another base than ten that Python does not write, and so not show either."""
+    """Raises `ValueError` for a hexadecimal, octal or binary number that is too long to be shown in decimal."""
     if isinstance(data, dict | list):
         for value in data.values() if isinstance(data, dict) else data:
             _check_numbers(value)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from bench import measure
@@ -36,8 +37,9 @@ LIST_LIMIT = 90.0
 # seconds between looks at it: each one is work of the hub, too
 ASK = 1.0
 CALLS = 5_000
+STARTS = 3
 # seconds in which lists are asked for again and again
-LISTING = 0.3
+LISTING = 1.0
 # a hub is quiet when it uses less than this share of a core for so long; at the latest after so many seconds
 IDLE, LOOK, QUIET_LIMIT = 0.03, 0.25, 15.0
 # seconds for which an idle hub is watched, and how many more are made then
@@ -100,13 +102,13 @@ def each_call(side: Side, count: int = CALLS) -> float:
 
 
 def each_list(side: Side) -> float:
-    """CPU ms of the complete list of tools."""
+    """CPU µs of the complete list of tools."""
     side.client().list_tools()
     before, until, count = side.cpu_seconds(), time.monotonic() + LISTING, 0
     while not count or time.monotonic() < until:
         side.client().list_tools()
         count += 1
-    return (side.cpu_seconds() - before) / count * 1e3
+    return (side.cpu_seconds() - before) / count * 1e6
 
 
 def quiet(side: Side) -> float:
@@ -128,12 +130,14 @@ def of_start(relay: str, setup: Setup) -> Costs:
         listed(side)
         side.learn()
         costs = {"start, CPU ms": quiet(side), "memory, MB": measure.rss_mb(side.pid)}
-        return costs | {"list, CPU ms": each_list(side), "call, CPU µs": each_call(side)}
+        return costs | {"list, CPU µs": each_list(side), "call, CPU µs": each_call(side)}
 
 
 def over_servers(relay: str, points: tuple[int, ...]) -> Curve:
+    """The medians of `STARTS` starts each."""
     for count in points:
-        yield count, of_start(relay, Setup("stdio", count))
+        starts = [of_start(relay, Setup("stdio", count)) for _ in range(STARTS)]
+        yield count, {cost: median(start[cost] for start in starts) for cost in starts[0]}
 
 
 def over_tools(relay: str, points: tuple[int, ...]) -> Curve:

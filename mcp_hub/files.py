@@ -27,6 +27,23 @@ _FLAGS: Final = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK"
 """Opening does not block on a pipe put there meanwhile."""
 
 
+_ROOM: Final[dict[tuple[str, int], int]] = {}
+
+
+def may_be_full(folder: Path, limit: int) -> bool:
+    """Whether a folder may have more than `limit` files. To be asked once for each new file.
+
+    At a start each server has a new file, and reading all names for each would take seconds.
+    """
+    _ROOM[str(folder), limit] = room = _ROOM.get((str(folder), limit), 0) - 1
+    return room <= 0
+
+
+def note_count(folder: Path, limit: int, count: int) -> None:
+    """`may_be_full` once a quarter of the room is used, since other processes use it, too."""
+    _ROOM[str(folder), limit] = (limit - count) // 4
+
+
 def encoded(text: str) -> bytes:
     """A text as the file system's bytes, else UTF-8."""
     try:

@@ -18,6 +18,7 @@ from mcp_hub.catalog.routes import AppRequests, Route, Unlisted
 from mcp_hub.catalog.token_costs import TokenAccounts
 from mcp_hub.catalog.views.exposure import results_of
 from mcp_hub.catalog.views.view import CatalogView
+from mcp_hub.clock import SystemClock
 from mcp_hub.ids import new_call_id
 from mcp_hub.methods import is_foreign
 from mcp_hub.notices import Notices
@@ -29,13 +30,20 @@ from mcp_hub.types import OWN, ClientKind, Era, Kind, PartialForm, RawObject
 
 _ARRIVAL: Final = 10.0
 """Seconds that a list waits for the lists of the caller's own connections."""
+_RENEWED: Final = 0.1
+"""Seconds between looks at the age of all lists of a kind."""
+_MOST_RENEWED: Final = 1024
 _CUT: Final = frozenset({"tools/call", "resources/read"})  # methods whose results may be cut
 
 
 class _Facts(msgspec.Struct, frozen=True):
-    """Facts for a session's calls. `version` is the lists', `deadline` in seconds."""
+    """Facts for a session's calls. `version` is the lists', `deadline` in seconds.
+
+    At the servers `apart` the caller has connections of its own.
+    """
 
     version: int
+    apart: Mapping[str, Upstream]
     rules: ViewRules
     view: CatalogView
     deadline: float | None
@@ -70,6 +78,7 @@ class SessionViews:
         self._client_kind = client_kind
         self._truncation = truncation
         self._accounts = TokenAccounts(catalog, upstreams)
+        self._renewed: dict[tuple[str | None, Kind, bool], tuple[int, float]] = {}
 
     def of(self, session: Session) -> CatalogView:
         """Everything that the session's client can list and call."""
@@ -85,12 +94,14 @@ class SessionViews:
             return cached
         profile, client_kind = session.caller.profile, self.client_kind(session)
         is_settled = partial(self._catalog.is_settled, client_kind, came=offer.came)
-        lists, deadline = caller_lists(self._upstreams, call_of(session)), client_kind.soft_deadline
+        call, deadline = call_of(session), client_kind.soft_deadline
+        apart = {name: upstream for name, upstream in self._upstreams.items() if upstream.apart(call) is not None}
+        lists = caller_lists(apart, call)
         rules = self._catalog.rules(profile)
         view = self._catalog.exposed(profile, client_kind, offer.mode, lists)
         unlisted = partial(self._catalog.unlisted, profile, shows_paths=session.caller.shows_paths)
         facts = _Facts(
-            version=self._changes.version, rules=rules, view=view, deadline=deadline,
+            version=self._changes.version, apart=apart, rules=rules, view=view, deadline=deadline,
             result_tokens=results_of(rules, client_kind),
             truncate=self._truncation(view.shows_output),
             unlisted=unlisted, unwrapped=partial(meta_tools.unwrapped, view, is_settled, unlisted),
@@ -110,19 +121,29 @@ class SessionViews:
         view, offer = self.of(session), session.offer
         is_new = offer.mode is None
         if is_new and kind is Kind.TOOL:
-            lists = caller_lists(self._upstreams, call_of(session))
+            lists = caller_lists(self.facts(session).apart, call_of(session))
             offer.settle(self._catalog.mode(session.caller.profile, self.client_kind(session), lists))
         page = view.page(kind, session.era, cursor, self._session_rules.page_size)
         if offer.lists is not None and cursor is None:
             offer.lists[kind] = self.digest(session, kind)
         if cursor is None:
-            renew(self._upstreams, self._catalog.rules(session.caller.profile).servers, kind, is_new=is_new)
+            self._renew(session.caller.profile, kind, is_new=is_new)
         return page
+
+    def _renew(self, profile: str | None, kind: Kind, *, is_new: bool) -> None:
+        """Not again within `_RENEWED` seconds: each time every server is looked at."""
+        version, time_now = self._changes.version, SystemClock.now()
+        if len(self._renewed) > _MOST_RENEWED:
+            self._renewed.clear()
+        seen, at = self._renewed.get((profile, kind, is_new), (-1, 0.0))
+        if seen != version or time_now - at >= _RENEWED:
+            self._renewed[profile, kind, is_new] = version, time_now
+            renew(self._upstreams, self._catalog.rules(profile).servers, kind, is_new=is_new)
 
     def is_settled(self, session: Session, kind: Kind | None = None) -> bool:
         """Whether a list, of a `kind` a fresh one, may be answered now."""
         is_settled = self._catalog.is_settled(self.client_kind(session), kind, session.offer.came)
-        return is_settled and not self._arrivals(session)
+        return is_settled and not _arrivals(self.facts(session).apart, session)
 
     async def settled(self, session: Session, kind: Kind | None = None) -> None:
         """Waits until `is_settled`, not longer than the client."""
@@ -132,13 +153,8 @@ class SessionViews:
     async def arrived(self, caller: Caller) -> None:
         """Waits for lists of the caller's own connections that are under way."""
         with anyio.move_on_after(_ARRIVAL):
-            for arrived in self._arrivals(_session_of(caller)):
+            for arrived in _arrivals(self._upstreams, _session_of(caller)):
                 await arrived()
-
-    def _arrivals(self, session: Session) -> list[Callable[[], Awaitable[None]]]:
-        call = call_of(session)
-        connections = filter(None, (upstream.apart(call) for upstream in self._upstreams.values()))
-        return [connection.arrival for connection in connections if connection.arrival is not None]
 
     def lists(self, caller: Caller) -> CallerLists:
         """Lists of the caller's own connections."""
@@ -162,6 +178,14 @@ class SessionViews:
         """Tokens of the tools for a kind of client. Raises `ConfigError`."""
         session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
         return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
+
+
+def _arrivals(upstreams: Mapping[str, Upstream], session: Session) -> list[Callable[[], Awaitable[None]]]:
+    if not upstreams:
+        return []
+    call = call_of(session)
+    connections = filter(None, (upstream.apart(call) for upstream in upstreams.values()))
+    return [connection.arrival for connection in connections if connection.arrival is not None]
 
 
 def _session_of(caller: Caller) -> Session:

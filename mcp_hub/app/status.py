@@ -59,6 +59,7 @@ _LINES: Final = 20
 """Last stderr lines; ten times as many are kept."""
 _TEXT: Final = 500
 """Characters per text of a server."""
+_GATHERING: Final = 0.5  # seconds between looks at patterns, while servers change
 _MOST: Final = 100
 """Warnings, flags, texts and paths per server; `approve`, `doctor` and `sandbox` show all."""
 _Found = TypeVar("_Found", UnapprovedTool, Flag, Quarantined)
@@ -302,6 +303,7 @@ async def warn_of_unmatched(status: _HubStatus) -> None:
                     log.warning("pattern_unmatched", path=".".join(map(str, pattern.path)), pattern=pattern.pattern)
                 logged.add(pattern)
         await hub.changes.wait(version)
+        await anyio.sleep(_GATHERING)
 
 
 def _idle_caches(settings: Settings, view: CatalogView) -> list[Unmatched]:

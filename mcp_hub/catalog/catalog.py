@@ -111,10 +111,18 @@ _View = tuple[CatalogView, CallerLists]
 _Key = TypeVar("_Key")
 
 
-class _FirstList(msgspec.Struct, frozen=True):
+class _FirstList(msgspec.Struct):
     clock: Clock
     started: float
     wait: float
+    version: int = -1
+    is_first_start: bool = True
+
+    def is_awaited(self, upstreams: Iterable[Upstream], version: int) -> bool:
+        """Whether one of them, in states of this `version`, is on its first way up."""
+        if version != self.version:
+            self.version, self.is_first_start = version, any(map(_on_first_way_up, upstreams))
+        return self.is_first_start
 
     def remaining(self, client: ClientKind | None, came: float) -> float:
         client_wait = None if client is None else client.first_list_wait
@@ -301,9 +309,9 @@ class Catalog:
     def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> bool:
         """Whether a list, of a `kind` a fresh one, may be answered now. `came`: the client's arrival by the clock."""
         is_late = self._first_list.remaining(client, came) <= 0
-        if not is_late and any(map(_on_first_way_up, self._upstreams.values())):
+        if not is_late and self._first_list.is_awaited(self._upstreams.values(), self._changes.version):
             return False
-        return kind is None or not outdated(self._upstreams.values(), kind)
+        return kind is not Kind.SKILL or not any(upstream.refresh(kind) for upstream in self._upstreams.values())
 
     async def settled(
         self,
@@ -313,7 +321,7 @@ class Catalog:
         servers: Collection[str] | None = None,
         is_enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Waits until `is_settled`, and refreshes outdated lists of `kind`.
+        """Waits until `is_settled`, and refreshes outdated lists of skills.
 
         With `servers`: until each is listed or has failed, or `is_enough`; at most `CALL_WAIT` seconds.
         """
@@ -328,8 +336,8 @@ class Catalog:
         with anyio.move_on_after(self._first_list.remaining(client, came)):
             while not self.is_settled(client, came=came):
                 await self._changes.wait(self._changes.version)
-        if kind is not None:
-            await refreshed(self._upstreams.values(), kind)
+        if kind is Kind.SKILL:
+            await _refreshed(self._upstreams.values(), kind)
 
     async def wait_changed(self, after: int) -> int:
         return await self._changes.wait(after)
@@ -373,16 +381,11 @@ def _on_first_way_up(upstream: Upstream) -> bool:
     return status.state is UpstreamState.STARTING and status.failures == 0
 
 
-def outdated(upstreams: Iterable[Upstream], kind: Kind) -> bool:
-    return any(upstream.refresh(kind) is not None for upstream in upstreams)
-
-
-async def refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
+async def _refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
     """Refreshes outdated lists concurrently."""
     async with anyio.create_task_group() as tasks:
-        for upstream in upstreams:
-            if (job := upstream.refresh(kind)) is not None:
-                tasks.start_soon(_run, job)
+        for job in filter(None, [upstream.refresh(kind) for upstream in upstreams]):
+            tasks.start_soon(_run, job)
 
 
 def renew(upstreams: Mapping[str, Upstream], servers: Iterable[str], kind: Kind, *, is_new: bool = False) -> None:

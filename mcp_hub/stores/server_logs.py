@@ -19,6 +19,7 @@ import msgspec
 
 from mcp_hub import logs
 from mcp_hub.attach.folder import make_folder
+from mcp_hub.files import may_be_full, note_count
 from mcp_hub.masking import hide_head
 from mcp_hub.stores.locks import lock_file, open_plain, remove, take
 from mcp_hub.types import JsonObject
@@ -90,11 +91,18 @@ def _rotate(path: Path) -> None:
 
 
 def _make_room(path: Path) -> None:
-    logs: list[tuple[float, Path]] = []
-    for log in path.parent.parent.glob("*/*.jsonl"):
+    folder = path.parent.parent
+    if not may_be_full(folder, MOST):
+        return
+    logs = list(folder.glob("*/*.jsonl"))
+    note_count(folder, MOST, len(logs))
+    if len(logs) < MOST:
+        return
+    ages: list[tuple[float, Path]] = []
+    for log in logs:
         with suppress(OSError):
-            logs.append((log.stat().st_mtime, log))
-    for _, log in sorted(logs)[: max(0, len(logs) + 1 - MOST)]:
+            ages.append((log.stat().st_mtime, log))
+    for _, log in sorted(ages)[: max(0, len(ages) + 1 - MOST)]:
         for file in generations(log):
             remove(file)
         if log.parent != path.parent:

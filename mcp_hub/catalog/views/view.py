@@ -96,7 +96,11 @@ class CatalogView:
 
     def digest(self, kind: Kind) -> int:
         """A hash of content and announced changes."""
-        return hash((self._announced, *map(_raw, self._entries[kind])))
+        return self._digests[kind]
+
+    @cached_property
+    def _digests(self) -> dict[Kind, int]:
+        return {kind: hash((self._announced, *map(_raw, listed))) for kind, listed in self._entries.items()}
 
     def find(self, kind: Kind, exported: str) -> Entry | None:
         """The usable entry with this exported name, listed or not."""

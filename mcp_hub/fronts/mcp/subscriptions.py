@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterable, Iterator
+from time import perf_counter
 from typing import Final
 
 import anyio
@@ -27,6 +28,9 @@ from mcp_hub.types import JsonObject, Kind, RawObject
 
 _DEBOUNCE: Final = 0.05
 """Seconds between a change and its announcement: servers come up together, resources change in bursts."""
+_LONGEST: Final = 1.0
+_SHARE: Final = 0.05
+"""The share of time in which lists are compared, while they keep changing; at the latest after `_LONGEST` seconds."""
 EVERY_LIST: Final = frozenset(map(list_changed, Kind))
 
 log = get_logger(__name__)
@@ -54,15 +58,18 @@ class Announcer:
         self._position = hub.changes.version, hub.changes.noted
         self._lists = session.offer.follow(self._digests())
         self._unsent = self._lists, self._position
+        self._pause = _DEBOUNCE
 
     async def next(self) -> list[bytes]:
         """Waits for notifications; repeats them until `sent`."""
         while True:
             await self._hub.changes.wait_any(*self._position)
             if not self._hub.changes.messages(self._session.id, self._position[1]):
-                await anyio.sleep(_DEBOUNCE)
+                await anyio.sleep(self._pause)
             position = self._hub.changes.version, self._hub.changes.noted
+            began = perf_counter()
             lists = self._digests() if position[0] != self._position[0] else {}
+            self._pause = min(max((perf_counter() - began) / _SHARE, _DEBOUNCE), _LONGEST)
             self._unsent = lists, position
             messages = self._hub.changes.messages(self._session.id, self._position[1])
             frames = [*self._changed(lists), *self._updated(), *messages]

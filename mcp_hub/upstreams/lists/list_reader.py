@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from mcp_hub.attach.folder import make_folder
 from mcp_hub.attach.system import BYTES, NO_LINK
 from mcp_hub.errors import RpcError, StartFailed, UpstreamLost
+from mcp_hub.files import may_be_full, note_count
 from mcp_hub.logs import get_logger
 from mcp_hub.masking import hide
 from mcp_hub.protocol.capabilities import KINDS
@@ -147,10 +148,13 @@ class ListFile(msgspec.Struct, frozen=True):
 
     def _make_room(self) -> None:
         """Removes the files unused longest, aborted writes included."""
+        if not may_be_full(self.folder, self.most_files):
+            return
         with os.scandir(self.folder) as entries:
             files = [entry for entry in entries if _OURS.fullmatch(entry.name) and entry.name != self.path.name]
+        note_count(self.folder, self.most_files, len(files))
         if len(files) < self.most_files:
-            return  # at the start each server writes: looking at every file each time would take seconds
+            return
         by_age: list[tuple[float, str]] = []
         for entry in files:
             with suppress(FileNotFoundError):  # another hub was quicker

@@ -7,6 +7,7 @@ files: their limit is raised, and a server is refused before it is reached.
 import contextlib
 import errno
 import io
+import math
 import os
 import select
 import signal
@@ -20,6 +21,7 @@ import anyio
 import anyio.lowlevel
 import anyio.to_thread
 
+from mcp_hub.clock import SystemClock
 from mcp_hub.errors import StartFailed
 from mcp_hub.files import encoded
 from mcp_hub.logs import get_logger
@@ -242,12 +244,36 @@ HUB: Final = 48
 _COPIES: Final = 4
 """Descriptors that a process which is being started still opens."""
 _SPARE: Final = 16
+_RECOUNT: Final = 0.1
+"""Seconds between counts of open files: a count looks at each, and servers start by the hundred."""
 _ROOM: Final = 4096
 """The limit is raised at least to this, for sessions and connections."""
 
 
 class _Starts:
-    count = 0
+    """Processes that are being started, and the open files when they were last counted."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._files: int | None = None
+        self._counted = -math.inf
+
+    def files(self, allowed: int) -> int | None:
+        """Open files; counted again after 0.1 s, or when there seem to be more than `allowed`."""
+        time_now = SystemClock.now()
+        if self._files is None or self._files > allowed or time_now - self._counted > _RECOUNT:
+            self._files, self._counted = _open_files(), time_now
+        return self._files
+
+    @contextmanager
+    def begin(self) -> Iterator[None]:
+        if self._files is not None:
+            self._files += PER_SERVER
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.count -= 1
 
 
 _STARTS: Final = _Starts()
@@ -280,17 +306,13 @@ def _raise_limit(needed: int) -> None:
 @contextmanager
 def room_for_server() -> Iterator[None]:
     """Reserves one process's descriptors. Raises `StartFailed` if too few are left."""
-    limit, count = _limit(), _open_files()
-    if limit is not None and count is not None:
-        needed = count + PER_SERVER + _STARTS.count * _COPIES + _SPARE
-        if needed > limit:
-            reason = f"the hub may open {limit} files, and needs {needed} with this server. Raise the limit: ulimit -n"
-            raise StartFailed("too_many_files", reason)
-    _STARTS.count += 1
-    try:
+    limit, room = _limit(), PER_SERVER + _STARTS.count * _COPIES + _SPARE
+    if limit is not None and (files := _STARTS.files(limit - room)) is not None and files + room > limit:
+        needed = files + room
+        reason = f"the hub may open {limit} files, and needs {needed} with this server. Raise the limit: ulimit -n"
+        raise StartFailed("too_many_files", reason)
+    with _STARTS.begin():
         yield
-    finally:
-        _STARTS.count -= 1
 
 
 def _limit() -> int | None:

@@ -63,10 +63,11 @@ _FOR: Final = {HANDSHAKE: "for questions", MODERN: "for skills"}
 
 
 class _SideLists:
-    """Lists of one connection with kinds of another. `before`: with which the first one was ready last."""
+    """Lists of one connection with kinds of another. `before`: with which the first one was ready last, `read` then."""
 
     def __init__(self) -> None:
         self.before: CachedList | None = None
+        self.read = anyio.Event()
         self._last: tuple[Snapshot, Snapshot, tuple[Kind, ...], Snapshot] | None = None
 
     def of(self, listed: Snapshot, side: Snapshot, kinds: tuple[Kind, ...]) -> Snapshot:
@@ -123,6 +124,8 @@ class BothEras:
         self._eras.see(peer.info)
         self._eras.note_events(peer.info)
         self._divide()
+        self._lists.read.set()
+        self._lists.read = anyio.Event()
 
     def _divide(self) -> None:
         """Decides who needs the second connection."""
@@ -179,7 +182,7 @@ class BothEras:
     async def _follow_client(self) -> None:
         era = await self._eras.client.first()
         while self._first.supervisor.connected is None and not self._is_used:
-            await self._first.state.changes.wait(self._first.state.changes.version)
+            await self._lists.read.wait()  # not for any change: each server would look at each of all others
         if self._last in (None, era):
             self._turn_to(era)
 

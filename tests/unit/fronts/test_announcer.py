@@ -5,8 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
+from mcp_hub import session_views
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.fronts.mcp import subscriptions as module
 from mcp_hub.fronts.mcp.subscriptions import Announcer
@@ -160,7 +162,10 @@ async def test_a_listener_gets_only_what_it_asked_for_with_its_id_on_everything(
 # -- servers look whether the lists that a client is shown are old; it does not wait for that
 
 
-async def test_a_list_has_its_servers_look_at_its_age_once_a_first_time(hub: Hub) -> None:
+async def test_a_list_has_its_servers_look_at_its_age_once_a_first_time(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_views, "_RENEWED", 0.0)
     hub.source.offers(Kind.TOOL, "add")
     client = hub.client()
     hub.port.views.page(client, Kind.PROMPT, None)
@@ -168,6 +173,40 @@ async def test_a_list_has_its_servers_look_at_its_age_once_a_first_time(hub: Hub
     hub.port.views.page(client, Kind.TOOL, None)
     hub.port.views.page(hub.client(), Kind.TOOL, None)
     assert hub.source.shown == [(Kind.PROMPT, True), (Kind.TOOL, True), (Kind.TOOL, False), (Kind.TOOL, True)]
+
+
+async def test_lists_in_quick_succession_have_servers_look_once_unless_something_changed(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_views, "_RENEWED", 60.0)
+    hub.source.offers(Kind.TOOL, "add")
+    client = hub.client()
+    hub.port.views.page(client, Kind.TOOL, None)
+    for _ in range(3):
+        hub.port.views.page(client, Kind.TOOL, None)
+    assert hub.source.shown == [(Kind.TOOL, True), (Kind.TOOL, False)]
+    hub.source.offers(Kind.TOOL, "add", "more")
+    hub.port.views.page(client, Kind.TOOL, None)
+    assert hub.source.shown[2:] == [(Kind.TOOL, False)]
+
+
+async def test_a_client_waits_longer_when_its_lists_take_long_to_compare(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        await anyio.lowlevel.checkpoint()
+
+    readings = iter([0.0, 0.02, 10.0, 15.0, 20.0, 20.0, 30.0, 30.0])
+    monkeypatch.setattr(module, "perf_counter", lambda: next(readings))
+    announcer = Announcer(hub.port, hub.client())
+    monkeypatch.setattr(module.anyio, "sleep", sleep)
+    for number in range(4):
+        hub.source.offers(Kind.TOOL, f"t{number}")
+        assert await sent(announcer) == [("tools/list_changed", None)]
+    assert pauses == pytest.approx([0.001, 0.4, 1.0, 0.001])
 
 
 async def test_further_pages_and_skills_are_not_looked_at(hub: Hub) -> None:

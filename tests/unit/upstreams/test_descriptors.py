@@ -46,12 +46,34 @@ def test_limit_is_raised_if_servers_need_that(soft: int, hard: int, needed: int,
 def test_a_server_without_room_is_refused_and_those_that_start_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "_limit", lambda: 100)
     monkeypatch.setattr(child, "_open_files", lambda: 73)
+    monkeypatch.setattr(child, "_STARTS", child._Starts())
     with room_for_server():
         with pytest.raises(StartFailed, match="ulimit -n") as refused, room_for_server():
             pass
         assert refused.value.code == "too_many_files"
     with room_for_server():
         pass
+
+
+def test_servers_that_start_together_count_open_files_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = 0
+
+    def count() -> int:
+        nonlocal counts
+        counts += 1
+        return 30
+
+    monkeypatch.setattr(child, "_open_files", count)
+    monkeypatch.setattr(child, "_limit", lambda: 4096)
+    monkeypatch.setattr(child, "_STARTS", child._Starts())
+    monkeypatch.setattr(child, "_RECOUNT", 60.0)
+    for _ in range(20):
+        with room_for_server():
+            pass
+    assert counts == 1
+    monkeypatch.setattr(child, "_limit", lambda: 100)  # by the last count there is no room: it is made again
+    with room_for_server():
+        assert counts == 2
 
 
 def test_open_files_are_counted_by_servers_sessions_and_clients() -> None:

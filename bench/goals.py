@@ -255,12 +255,9 @@ def sandboxed(look: Lookup) -> Iterator[Goal]:
 
 def history(look: Lookup) -> Iterator[Goal]:
     """The history of calls."""
-    off = look("history-calls", ONE, "history off", "cpu_us")
     for side, bound in (("arguments none", 1.03), ("arguments full", 1.08)):
-        kept = look("history-calls", ONE, side, "cpu_us")
-        yield Goal(
-            "first", f"CPU of a call with {side}, {ONE}, to that with history off", divided(kept, off), bound, " ×"
-        )
+        ratio = look("history-calls", ONE, side, "ratio")
+        yield Goal("first", f"CPU of a call with {side}, {ONE}, to that with history off", ratio, bound, " ×")
     for variant in look.variants("history-texts"):
         off, kept = (look("history-texts", variant, side, "cpu_us") for side in ("history off", "arguments full"))
         size = look("history-texts", variant, "arguments full", "kept_kb")

@@ -49,17 +49,22 @@ def calls(run: Run, case: str, sides: list[Side]) -> None:
 def switched(run: Run, sides: list[Side]) -> None:
     """The same through one hub whose history is switched by turns: one hub differs from the next by more than it costs.
 
-    The last batch of a round is written before the next one begins.
+    The last batch of a round is written before the next one begins. `ratio`: to the CPU of the first side a moment
+    before, since the machine's speed changes between rounds by more than the history costs.
     """
     [hub] = sides
     warm(sides, 1)
+    off = 0.0
 
     def action(side: Side) -> tuple[Figures, Stats]:
+        nonlocal off
         _switch(side)
         side.client().run(echoes(side, run.options.seconds / 4), 1)
         figures, stats = timed(side, echoes(side, run.options.seconds), 1)
         time.sleep(2 * PACE)
-        return figures, stats
+        if side.name == next(iter(HISTORIES)):
+            off = figures["cpu_us"]
+        return figures | {"ratio": figures["cpu_us"] / off}, stats
 
     rounds = SWITCHES * run.options.rounds
     run.alternate(CALLS, "1 in flight", [replace(hub, name=name) for name in HISTORIES], action, rounds)

@@ -30,7 +30,7 @@ KEPT = 3500
 """Bytes of the text of a call, which its result repeats: all of both is kept."""
 LAUNCHES = 9
 """Hubs of each side that are started for what gates add to a call."""
-SWITCHES = 4
+SWITCHES = 8
 """Times that the history is switched to each side in a round: a core of others changes its speed meanwhile."""
 PATIENCE = 30.0
 """Seconds for a changed setting to hold."""

@@ -8,8 +8,9 @@ import socket
 import stat
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterable
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, Final, Protocol, cast
 
 if sys.platform == "linux":
     import fcntl
@@ -217,11 +218,19 @@ def owned_by(loop: asyncio.AbstractEventLoop, file: IO[bytes]) -> Any:
     return file if isinstance(loop, asyncio.BaseEventLoop) else _WithCopy(file)
 
 
-def widen(file: IO[Any]) -> None:
-    """Gives a Linux pipe a buffer of 1 MiB."""
+_WIDE: Final = weakref.WeakSet[IO[bytes]]()
+_MOST_WIDE: Final = 32
+"""Pipes with a large buffer. Beyond 64 MiB of a user's buffers, Linux gives all new pipes of that user 8 KiB."""
+
+
+def widen(file: IO[bytes]) -> None:
+    """Gives a Linux pipe a buffer of 1 MiB, unless 32 open ones have such a buffer."""
     if sys.platform == "linux" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+        if sum(not wide.closed for wide in _WIDE) >= _MOST_WIDE:
+            return
         with contextlib.suppress(OSError):
             fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, 1 << 20)
+            _WIDE.add(file)
 
 
 def unread(pipe: IO[bytes]) -> int | None:

@@ -2,14 +2,18 @@
 
 import json
 import os
+import sys
+import weakref
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import anyio
 import pytest
 
 from mcp_hub.protocol.jsonrpc.envelope import Envelope, response, result_frame, whole
 from mcp_hub.protocol.jsonrpc.repair import Placeholder
+from mcp_hub.wire import files
 from mcp_hub.wire.base import Pending, WireClosed, watch
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.server_pipe import ServerPipe
@@ -272,6 +276,27 @@ async def test_regular_files_work_as_input_and_output(tmp_path: Path) -> None:
         assert await told.until("reasons") == ["the peer closed its output"]
         assert len(told.notifications) == 5000 and told.requests[0].method == "last"
         assert target.read_bytes() == b"hello\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a program set the size")
+def test_a_hub_takes_half_of_what_a_user_may_have_in_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    import fcntl
+
+    def size(file: IO[bytes]) -> int:
+        return fcntl.fcntl(file.fileno(), fcntl.F_GETPIPE_SZ)
+
+    monkeypatch.setattr(files, "_WIDE", weakref.WeakSet())
+    with ExitStack() as pipes:
+        ends = [[pipes.enter_context(os.fdopen(end, mode)) for end, mode in zip(os.pipe(), ("rb", "wb"), strict=True)]
+                for _ in range(40)]  # fmt: skip
+        usual = size(ends[0][0])
+        for reader, _ in ends:
+            files.widen(reader)
+        assert [size(reader) for reader, _ in ends] == [1 << 20] * 32 + [usual] * 8
+        ends[0][0].close()
+        for reader, _ in ends[32:]:
+            files.widen(reader)
+        assert [size(reader) for reader, _ in ends[32:]] == [1 << 20] + [usual] * 7
 
 
 @pytest.mark.parametrize("method", ["subscriptions/listen", "logging/setLevel"])

@@ -202,7 +202,7 @@ async def test_a_client_waits_longer_when_its_lists_take_long_to_compare(
     readings = iter([0.0, 0.02, 10.0, 15.0, 20.0, 20.0, 30.0, 30.0])
     monkeypatch.setattr(module, "perf_counter", lambda: next(readings))
     announcer = Announcer(hub.port, hub.client())
-    monkeypatch.setattr(module.anyio, "sleep", sleep)
+    monkeypatch.setattr(anyio, "sleep", sleep)
     for number in range(4):
         hub.source.offers(Kind.TOOL, f"t{number}")
         assert await sent(announcer) == [("tools/list_changed", None)]

@@ -40,8 +40,8 @@ def may_be_full(folder: Path, limit: int) -> bool:
 
 
 def note_count(folder: Path, limit: int, count: int) -> None:
-    """`may_be_full` once half of the room is used, since other processes use it, too."""
-    _ROOM[str(folder), limit] = (limit - count) // 2
+    """`may_be_full` once a quarter of the room is used, since other processes use it, too."""
+    _ROOM[str(folder), limit] = (limit - count) // 4
 
 
 def encoded(text: str) -> bytes:

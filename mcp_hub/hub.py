@@ -27,7 +27,7 @@ from mcp_hub.calls.starter import CallStarter, FollowUp
 from mcp_hub.calls.streams.port import StreamHandle, StreamPort
 from mcp_hub.calls.streams.table import StreamTable
 from mcp_hub.catalog import texts
-from mcp_hub.catalog.catalog import Catalog, caller_lists, renew, uri_settled
+from mcp_hub.catalog.catalog import Catalog, caller_lists
 from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.discovery.answers import absent, event_types, have_events, live
 from mcp_hub.catalog.discovery.capabilities import servers_have
@@ -42,7 +42,7 @@ from mcp_hub.protocol.eras import LATEST_MODERN
 from mcp_hub.protocol.jsonrpc.rpc_errors import for_caller, for_others
 from mcp_hub.protocol.meta import TASKS, RequestMeta, declares
 from mcp_hub.protocol.shape import questions, tasks
-from mcp_hub.session_views import SessionViews, routed
+from mcp_hub.session_views import SessionViews, renew, routed, uri_settled
 from mcp_hub.sessions.session import Caller, Session, SessionSubscriptions, call_of, marked
 from mcp_hub.sessions.stored import SessionStore
 from mcp_hub.types import HANDSHAKE, MODERN, OWN, ClientKind, Kind, RawJson, RawObject, UpstreamStatus

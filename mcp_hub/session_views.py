@@ -1,6 +1,6 @@
 """Lists of a session, and facts for its calls, by its profile and the kind of its client."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from mcp_hub.call import Call, Early, People, Upstream
 from mcp_hub.calls.plan import SessionRules, Truncate
 from mcp_hub.calls.reading.stored import exported_name
-from mcp_hub.catalog.catalog import CallerLists, Catalog, caller_lists, renew
+from mcp_hub.catalog.catalog import CallerLists, Catalog, caller_lists
 from mcp_hub.catalog.discovery import meta_tools
 from mcp_hub.catalog.offers.rules import ViewRules
 from mcp_hub.catalog.routes import AppRequests, Route, Unlisted
@@ -178,6 +178,22 @@ class SessionViews:
         """Tokens of the tools for a kind of client. Raises `ConfigError`."""
         session = Session("", replace(caller, client=client), Era.HANDSHAKE, eras.LATEST_HANDSHAKE)
         return await self._accounts.account(caller.profile, client, self.client_kind(session), server, heaviest)
+
+
+async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
+    """Waits at most `CALL_WAIT` seconds for starting servers."""
+    await catalog.settled(
+        servers=catalog.starting(profile),
+        is_enough=lambda: catalog.view(profile).resources.resolve(uri, may_guess=False) is not None,
+    )
+
+
+def renew(upstreams: Mapping[str, Upstream], servers: Iterable[str], kind: Kind, *, is_new: bool = False) -> None:
+    """Refreshes in the background, except skills."""
+    if kind is not Kind.SKILL:  # those are waited for
+        for server in servers:
+            if server in upstreams:
+                upstreams[server].refresh(kind, is_new=is_new)
 
 
 def _arrivals(upstreams: Mapping[str, Upstream], session: Session) -> list[Callable[[], Awaitable[None]]]:

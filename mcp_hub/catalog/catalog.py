@@ -100,6 +100,7 @@ _MOST_LOGGED: Final = 20  # tools that are named in one line of the log
 _LONGEST_REASON: Final = 300  # characters of the reason why one was left out
 _LONGEST_PREFIX: Final = 256  # characters of an unknown name that are looked at
 _MOST_VIEWS: Final = 64  # views that are kept, beyond which those of single callers make room
+_FRESH: Final = 0.1  # seconds between looks at the age of lists
 CALL_WAIT: Final = 30.0
 """Seconds that a call waits for a starting server; clients wait longer for calls than for lists."""
 _MOST_GONE: Final = 1024  # profiles without rules that are remembered: sessions and streams may still have them
@@ -111,18 +112,31 @@ _View = tuple[CatalogView, CallerLists]
 _Key = TypeVar("_Key")
 
 
-class _FirstList(msgspec.Struct):
+class _ListWait(msgspec.Struct):
+    """The wait of lists for servers. States are looked at once for each `version`, ages of lists also each 0.1 s."""
+
     clock: Clock
     started: float
     wait: float
     version: int = -1
     is_first_start: bool = True
+    fresh: dict[Kind, tuple[int, float]] = {}
 
     def is_awaited(self, upstreams: Iterable[Upstream], version: int) -> bool:
-        """Whether one of them, in states of this `version`, is on its first way up."""
+        """Whether one of them is on its first way up."""
         if version != self.version:
             self.version, self.is_first_start = version, any(map(_on_first_way_up, upstreams))
         return self.is_first_start
+
+    def is_outdated(self, upstreams: Iterable[Upstream], kind: Kind, version: int) -> bool:
+        """Whether one of them reads its list of this kind again now."""
+        seen, at = self.fresh.get(kind, (-1, 0.0))
+        if seen == version and self.clock.now() - at < _FRESH:
+            return False
+        if any(upstream.refresh(kind) is not None for upstream in upstreams):
+            return True
+        self.fresh[kind] = version, self.clock.now()
+        return False
 
     def remaining(self, client: ClientKind | None, came: float) -> float:
         client_wait = None if client is None else client.first_list_wait
@@ -149,7 +163,7 @@ class Catalog:
         self._upstreams = upstreams
         self._rules = rules
         self._changes = changes
-        self._first_list = _FirstList(clock, clock.now() if started is None else started, first_list_wait)
+        self._list_wait = _ListWait(clock, clock.now() if started is None else started, first_list_wait)
         self._seen = -1
         self._snapshots: tuple[Snapshot, ...] = ()
         self._judged = judged
@@ -308,10 +322,10 @@ class Catalog:
 
     def is_settled(self, client: ClientKind | None = None, kind: Kind | None = None, came: float = 0.0) -> bool:
         """Whether a list, of a `kind` a fresh one, may be answered now. `came`: the client's arrival by the clock."""
-        is_late = self._first_list.remaining(client, came) <= 0
-        if not is_late and self._first_list.is_awaited(self._upstreams.values(), self._changes.version):
+        is_late = self._list_wait.remaining(client, came) <= 0
+        if not is_late and self._list_wait.is_awaited(self._upstreams.values(), self._changes.version):
             return False
-        return kind is not Kind.SKILL or not any(upstream.refresh(kind) for upstream in self._upstreams.values())
+        return kind is None or not self._list_wait.is_outdated(self._upstreams.values(), kind, self._changes.version)
 
     async def settled(
         self,
@@ -321,7 +335,7 @@ class Catalog:
         servers: Collection[str] | None = None,
         is_enough: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Waits until `is_settled`, and refreshes outdated lists of skills.
+        """Waits until `is_settled`, and refreshes outdated lists of `kind`.
 
         With `servers`: until each is listed or has failed, or `is_enough`; at most `CALL_WAIT` seconds.
         """
@@ -333,22 +347,14 @@ class Catalog:
                 ):
                     await self._changes.wait(self._changes.version)
             return
-        with anyio.move_on_after(self._first_list.remaining(client, came)):
+        with anyio.move_on_after(self._list_wait.remaining(client, came)):
             while not self.is_settled(client, came=came):
                 await self._changes.wait(self._changes.version)
-        if kind is Kind.SKILL:
+        if kind is not None:
             await _refreshed(self._upstreams.values(), kind)
 
     async def wait_changed(self, after: int) -> int:
         return await self._changes.wait(after)
-
-
-async def uri_settled(catalog: Catalog, profile: str | None, uri: str) -> None:
-    """Waits at most `CALL_WAIT` seconds for starting servers."""
-    await catalog.settled(
-        servers=catalog.starting(profile),
-        is_enough=lambda: catalog.view(profile).resources.resolve(uri, may_guess=False) is not None,
-    )
 
 
 def caller_lists(upstreams: Mapping[str, Upstream], call: Call) -> CallerLists:
@@ -386,14 +392,6 @@ async def _refreshed(upstreams: Iterable[Upstream], kind: Kind) -> None:
     async with anyio.create_task_group() as tasks:
         for job in filter(None, [upstream.refresh(kind) for upstream in upstreams]):
             tasks.start_soon(_run, job)
-
-
-def renew(upstreams: Mapping[str, Upstream], servers: Iterable[str], kind: Kind, *, is_new: bool = False) -> None:
-    """Refreshes in the background, except skills."""
-    if kind is not Kind.SKILL:  # those are waited for
-        for server in servers:
-            if server in upstreams:
-                upstreams[server].refresh(kind, is_new=is_new)
 
 
 async def _run(job: Callable[[], Awaitable[None]]) -> None:

@@ -3,6 +3,7 @@
 `subscriptions/listen` of a modern client (specification 2026-07-28, basic/patterns/subscriptions).
 """
 
+import sys
 from collections.abc import Iterable, Iterator
 from time import perf_counter
 from typing import Final
@@ -30,7 +31,7 @@ _DEBOUNCE: Final = 0.05
 """Seconds between a change and its announcement: servers come up together, resources change in bursts."""
 _LONGEST: Final = 1.0
 _SHARE: Final = 0.05
-"""The share of time in which lists are compared, while they keep changing; at the latest after `_LONGEST` seconds."""
+"""The share of time in which lists are compared while they keep changing, at most `_LONGEST` seconds apart."""
 EVERY_LIST: Final = frozenset(map(list_changed, Kind))
 
 log = get_logger(__name__)
@@ -57,30 +58,49 @@ class Announcer:
         self._stamp: RawObject = {} if stamp is None else {SUBSCRIPTION_ID: msgspec.Raw(stamp)}
         self._position = hub.changes.version, hub.changes.noted
         self._lists = session.offer.follow(self._digests())
-        self._unsent = self._lists, self._position
-        self._pause = _DEBOUNCE
+        self._unsent: tuple[dict[Kind, int], tuple[int, int]] = {}, self._position
+        self._due = 0.0
 
     async def next(self) -> list[bytes]:
         """Waits for notifications; repeats them until `sent`."""
         while True:
-            await self._hub.changes.wait_any(*self._position)
-            if not self._hub.changes.messages(self._session.id, self._position[1]):
-                await anyio.sleep(self._pause)
-            position = self._hub.changes.version, self._hub.changes.noted
-            began = perf_counter()
-            lists = self._digests() if position[0] != self._position[0] else {}
-            self._pause = min(max((perf_counter() - began) / _SHARE, _DEBOUNCE), _LONGEST)
-            self._unsent = lists, position
+            is_due = await self._changed_or_noted()
+            version, position = self._position[0], (self._hub.changes.version, self._hub.changes.noted)
+            lists = self._unsent[0]
+            if is_due:
+                lists = self._compared() if position[0] != version else {}
+            self._unsent = lists, position if is_due else (version, position[1])
             messages = self._hub.changes.messages(self._session.id, self._position[1])
             frames = [*self._changed(lists), *self._updated(), *messages]
             if frames:
                 return frames
             self.sent()
 
+    async def _changed_or_noted(self) -> bool:
+        """Waits for a notice, or for the time to compare changed lists, which it then returns."""
+        changes, (version, noted) = self._hub.changes, self._position
+        await changes.wait_any(version, noted)
+        if not changes.messages(self._session.id, noted):
+            await anyio.sleep(_DEBOUNCE)
+        pause = self._due - perf_counter()
+        if changes.version == version or pause <= 0:
+            return True
+        with anyio.move_on_after(pause) as scope:
+            await changes.wait_any(sys.maxsize, noted)
+        return scope.cancelled_caught
+
+    def _compared(self) -> dict[Kind, int]:
+        began = perf_counter()
+        lists = self._digests()
+        ended = perf_counter()
+        self._due = ended + min((ended - began) / _SHARE, _LONGEST)
+        return lists
+
     def sent(self) -> None:
         """Confirms the last `next`."""
         lists, self._position = self._unsent
         self._lists.update(lists)
+        self._unsent = {}, self._position
 
     def _digests(self) -> dict[Kind, int]:
         return {kind: self._hub.views.digest(self._session, kind) for kind in Kind}

@@ -246,6 +246,8 @@ _COPIES: Final = 4
 _SPARE: Final = 16
 _RECOUNT: Final = 0.1
 """Seconds between counts of open files: a count looks at each, and servers start by the hundred."""
+_FAR: Final = 256
+"""Files that clients do not open within that time."""
 _ROOM: Final = 4096
 """The limit is raised at least to this, for sessions and connections."""
 
@@ -259,9 +261,9 @@ class _Starts:
         self._counted = -math.inf
 
     def files(self, allowed: int) -> int | None:
-        """Open files; counted again after 0.1 s, or when there seem to be more than `allowed`."""
+        """Open files; counted again after 0.1 s, or when there may soon be more than `allowed`."""
         time_now = SystemClock.now()
-        if self._files is None or self._files > allowed or time_now - self._counted > _RECOUNT:
+        if self._files is None or self._files > allowed - _FAR or time_now - self._counted > _RECOUNT:
             self._files, self._counted = _open_files(), time_now
         return self._files
 

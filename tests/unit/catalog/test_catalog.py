@@ -6,10 +6,11 @@ import pytest
 import structlog
 
 from mcp_hub.call import Upstream
-from mcp_hub.catalog.catalog import CALL_WAIT, Catalog, uri_settled
+from mcp_hub.catalog.catalog import CALL_WAIT, Catalog
 from mcp_hub.catalog.offers.filters import Filter
 from mcp_hub.catalog.offers.rules import ServerRules, ViewRules
 from mcp_hub.notices import Notices
+from mcp_hub.session_views import uri_settled
 from mcp_hub.types import ClientKind, Era, Kind, Snapshot, UpstreamState
 from tests.unit.calls.virtual_time import LoopClock, sleep, virtual
 from tests.unit.catalog.offers import Listing, names, offer

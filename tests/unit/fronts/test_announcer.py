@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator
+from time import perf_counter
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from mcp_hub import session_views
@@ -190,23 +190,42 @@ async def test_lists_in_quick_succession_have_servers_look_once_unless_something
     assert hub.source.shown[2:] == [(Kind.TOOL, False)]
 
 
-async def test_a_client_waits_longer_when_its_lists_take_long_to_compare(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("took", "pause"), [(0.0, 0.0), (0.02, 0.4), (5.0, 1.0)])
+async def test_lists_that_take_long_to_compare_are_compared_less_often(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, took: float, pause: float
 ) -> None:
-    pauses: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        pauses.append(seconds)
-        await anyio.lowlevel.checkpoint()
-
-    readings = iter([0.0, 0.02, 10.0, 15.0, 20.0, 20.0, 30.0, 30.0])
+    readings = iter([0.0, 10.0, 10.0 + took])
     monkeypatch.setattr(module, "perf_counter", lambda: next(readings))
     announcer = Announcer(hub.port, hub.client())
-    monkeypatch.setattr(anyio, "sleep", sleep)
-    for number in range(4):
-        hub.source.offers(Kind.TOOL, f"t{number}")
-        assert await sent(announcer) == [("tools/list_changed", None)]
-    assert pauses == pytest.approx([0.001, 0.4, 1.0, 0.001])
+    hub.source.offers(Kind.TOOL, "a")
+    assert await sent(announcer) == [("tools/list_changed", None)]
+    assert announcer._due == pytest.approx(10.0 + took + pause)
+
+
+async def test_updates_do_not_wait_for_lists_that_are_compared_later(hub: Hub) -> None:
+    announcer = Announcer(hub.port, hub.client(a="x:a"))
+    announcer._due = perf_counter() + 60
+    hub.source.offers(Kind.TOOL, "a")
+    await silent(announcer)
+    for _ in range(2):
+        hub.changes.note(A, "x:a")
+        assert await sent(announcer) == [("resources/updated", {"uri": "x:a"})]
+    await silent(announcer)
+    announcer._due = 0.0
+    assert await sent(announcer) == [("tools/list_changed", None)]
+    await silent(announcer)
+
+
+async def test_an_unsent_change_of_a_list_is_repeated_with_an_update_that_comes_later(hub: Hub) -> None:
+    announcer = Announcer(hub.port, hub.client(a="x:a"))
+    hub.source.offers(Kind.TOOL, "a")
+    assert await heard(announcer) == [("tools/list_changed", None)]
+    announcer._due = perf_counter() + 60
+    hub.changes.note(A, "x:a")
+    both = [("tools/list_changed", None), ("resources/updated", {"uri": "x:a"})]
+    assert await sent(announcer) == both
+    hub.changes.note(A, "x:a")
+    assert await sent(announcer) == both[1:]
 
 
 async def test_further_pages_and_skills_are_not_looked_at(hub: Hub) -> None:

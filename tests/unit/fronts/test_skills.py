@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from mcp_hub.app.build import App
+from mcp_hub.catalog import catalog
 from mcp_hub.types import Era
+from mcp_hub.upstreams import folders
+from mcp_hub.upstreams.scripts import upstream as scripts
 from tests.unit.fronts.asked import ask
 from tests.unit.fronts.skill_folders import digest, skill_hub, write_skill
 
@@ -197,3 +200,19 @@ async def test_a_folder_that_is_not_there_fails_by_a_code_and_comes_up_when_it_i
         assert (await ask(app, "skills/list"))["skills"] == []
         (status,) = app.hub.statuses()
         assert (status.state, status.code) == ("failed", "skills_not_found")
+
+
+async def test_what_is_put_into_folders_is_in_the_lists_of_tools_and_resources(
+    tmp_path: Path, team: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((folders, "_TTL"), (scripts, "_TTL"), (catalog, "_FRESH")):
+        monkeypatch.setattr(module, name, 0.0)
+    (tmp_path / "scripts").mkdir()
+    servers = {"team": team, "desk": {"scripts": str(tmp_path / "scripts")}}
+    async with skill_hub(tmp_path, servers, hub={"code": "all", "store": {"type": "memory"}}) as app:
+        await ask(app, "tools/list")
+        (tmp_path / "scripts/count.py").write_text("async def main():\n    return 1\n")
+        write_skill(team, "fresh")
+        names = [tool["name"] for tool in (await ask(app, "tools/list"))["tools"]]
+        resources = uris(await ask(app, "resources/list"), "resources")
+    assert "desk_count" in names and "skill://fresh/SKILL.md" in resources

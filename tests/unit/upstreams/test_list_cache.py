@@ -136,7 +136,7 @@ def test_the_list_that_was_not_used_for_longest_makes_room(tmp_path: Path) -> No
     assert not abandoned.exists() and (tmp_path / "lists" / "notes.txt").exists()
 
 
-def test_names_of_the_folder_are_read_when_half_of_its_room_may_be_full(
+def test_names_of_the_folder_are_read_when_a_quarter_of_its_room_may_be_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scans: list[int] = []
@@ -150,7 +150,7 @@ def test_names_of_the_folder_are_read_when_half_of_its_room_may_be_full(
     for number in range(120):
         place(tmp_path, f"s{number}", most_files=100).write(last(server=f"s{number}"))
         assert len(os.listdir(tmp_path / "lists")) <= 100
-    assert scans[:4] == [1, 51, 76, 88] and len(scans) < 40
+    assert scans[:4] == [1, 26, 44, 58] and len(scans) < 60
 
 
 def test_hubs_that_write_at_once_leave_one_whole_list(tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ import json
 import shlex
 import shutil
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 EXTRAS: Final = {
-    **{"keyring": "keyring", "otel": "opentelemetry", "redis": "redis", "socks": "socksio", "top": "textual"},
+    **{"keyring": "keyring", "otel": "opentelemetry.sdk", "redis": "redis", "socks": "socksio", "top": "textual"},
     **{"uvx": "uv", "code": "pydantic_monty"},
 }
 """Each extra with a module that shows it."""
@@ -23,7 +24,13 @@ _CACHES: Final = {"/uv/archive-v": "uv tool install", "/.cache/uv/": "uv tool in
 def is_installed(extra: str) -> bool:
     """Whether the package of an extra is there; it is not imported."""
     module = EXTRAS.get(extra)
-    return module is not None and find_spec(module) is not None
+    return module is not None and _has(module)
+
+
+def _has(module: str) -> bool:
+    with suppress(ModuleNotFoundError):  # of the package that it would be in
+        return find_spec(module) is not None
+    return False
 
 
 def with_extra(extra: str, prefix: str = sys.prefix, package: Path = Path(__file__).parent) -> str:
@@ -31,7 +38,7 @@ def with_extra(extra: str, prefix: str = sys.prefix, package: Path = Path(__file
     checkout = package.parent
     is_checkout = (checkout / "pyproject.toml").is_file()
     source = str(checkout) if is_checkout else _source(package)
-    present = [name for name, module in EXTRAS.items() if name == extra or find_spec(module) is not None]
+    present = [name for name, module in EXTRAS.items() if name == extra or _has(module)]
     both = shlex.quote(f"{source}[{','.join(present)}]")
     editable = "--editable " if is_checkout else ""
     if (tool := _tool_of_cache(prefix)) is not None:

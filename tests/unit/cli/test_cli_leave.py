@@ -53,6 +53,7 @@ def test_leave_gives_every_file_its_bytes_and_lists_the_rest(moved: Moved) -> No
     done = moved.run("leave")
     said = done.stdout
     assert moved.contents() == moved.before and "To take this back" in done.stderr
+    assert re.search(r"Codex: the hub is removed.*Next: start a new session\.", said), said
     for path in (moved.config, moved.folder / "state/mcp-hub", moved.config.parent / "secrets/db.arg2"):
         assert f"  {path} (" in said and "history of calls, logs of servers" in said, said
     assert "Still there" in moved.run("leave").stdout and moved.contents() == moved.before
@@ -241,6 +242,7 @@ def test_purge_goes_on_when_a_hub_does_not_end(moved: Moved, monkeypatch: pytest
     folder.mkdir(parents=True, mode=0o700)
     with open(folder / "lock", "w") as lock, recorded(str(config), "", os.environ, folder=str(folder)):
         fcntl.flock(lock, fcntl.LOCK_EX)
+        assert f"Stops the background hub of {config} (process {os.getpid()})" in moved.run("leave", "--dry-run").stdout
         said = moved.run("leave", "--purge", "--yes", code=1)
     for path in (config, folder, moved.folder / "state/mcp-hub"):
         assert path.exists() and f"{path} stays" in said.stderr, said.output
@@ -249,6 +251,17 @@ def test_purge_goes_on_when_a_hub_does_not_end(moved: Moved, monkeypatch: pytest
     assert not list(moved.folder.rglob("*.mcp-hub-backup"))
     moved.run("leave", "--purge", "--yes")
     assert not config.exists() and not folder.exists() and config.parent.is_dir()
+
+
+def test_a_hub_over_http_is_named_and_keeps_what_it_uses(moved: Moved) -> None:
+    named = f"A hub over HTTP runs for {moved.config} (process {os.getpid()}). Stop it where it was started."
+    with recorded(str(moved.config), "http://127.0.0.1:9/mcp", os.environ):
+        said = moved.run("leave", "--purge", "--yes", code=1)
+        assert named in said.stderr and moved.contents() == moved.before
+        for path in (moved.config, moved.folder / "state/mcp-hub"):
+            assert path.exists() and f"{path} stays" in said.stderr, said.output
+        again = moved.run("leave", code=1).stderr
+        assert named in again and "no client has the hub." in again and "nothing of it runs" not in again
 
 
 @pytest.mark.parametrize("command", ["leave --purge --yes", "uninstall cursor codex gemini --restore"])
@@ -374,16 +387,12 @@ def test_export_writes_what_came_from_the_client_with_the_values_of_its_secrets(
     moved.run("install", "--undo", "claude-desktop")
     assert "not exported, these cannot be read" in moved.run("export", "claude-desktop", "--write").output
     assert "came from Warp" in moved.run("export", "warp", "--write").output
-    assert "added" in json.dumps(_servers((moved.folder / _written(moved)).read_bytes(), "warp"))
+    moved.run("export", "warp", "--write", "--all")
+    assert "added" in json.dumps(_servers((moved.folder / ".warp/.mcp.json").read_bytes(), "warp"))
 
 
 def _variables(server: dict[str, Any]) -> object:
     return server.get("env") or server.get("headers") or server.get("http_headers")
-
-
-def _written(moved: Moved) -> str:
-    moved.run("export", "warp", "--write", "--all")
-    return ".warp/.mcp.json"
 
 
 def _servers(text: bytes, client: str) -> dict[str, Any]:

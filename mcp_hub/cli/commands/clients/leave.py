@@ -73,9 +73,9 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
     except ConfigError as error:
         fail_with(error)
     if not steps and not _runs() and not (purge and any(map(_has_parts, remaining))) and not stays:
-        say("Nothing to do: no client has the hub, and nothing of it runs.")
-        raise SystemExit(0 if purge else _end(0, remaining))
+        raise SystemExit(_nothing(remaining, purge))
     common.show(steps)
+    _tell_running()
     _tell_servers(remaining, purge)
     if dry_run or purge:
         _list("To be removed" if not dry_run else "Would remove" if purge else "Would stay", remaining)
@@ -94,6 +94,13 @@ def leave(dry_run: bool, purge: bool, waits: bool, yes: bool, config: str | None
             if step.problems and step.problem is None and not os.path.lexists(step.file.path):
                 say(visible(f"Or leave without {step.file.path}: mcp-hub install --undo {step.file.client.name}"))
     raise SystemExit(_end(code or stop_code, remaining, purge))
+
+
+def _nothing(remaining: Sequence[HubPath], purge: bool) -> int:
+    """Says that there is nothing to restore; returns the exit code."""
+    is_served = bool(_http_hubs())
+    say(f"Nothing to do: no client has the hub{'' if is_served else ', and nothing of it runs'}.")
+    return EXIT_TOOL if is_served else 0 if purge else _end(0, remaining)
 
 
 def _tell_removed(step: Step) -> bool:
@@ -122,7 +129,7 @@ def _runs() -> bool:
 
 
 def _stop_all() -> tuple[list[HubRecord], int]:
-    """Stops background hubs and the service; returns hubs that still run, and the exit code."""
+    """Stops background hubs and the service; returns hubs that run still, and the exit code."""
     hubs = [hub for hub in running_hubs(None, os.environ) if hub.folder]
     alive = end_folders([hub.folder for hub in hubs])
     for hub in hubs:
@@ -137,10 +144,25 @@ def _stop_all() -> tuple[list[HubRecord], int]:
             put(f"Stopped the service and removed {visible(str(unit))}.")
     except SystemExit:  # it has said why; all else is still to be done
         code = EXIT_TOOL
+    serving = _http_hubs()
+    return [*(hub for hub in hubs if hub.folder in alive), *serving], EXIT_TOOL if serving else code
+
+
+def _tell_running() -> None:
+    """Says what is stopped, before it is."""
     for hub in running_hubs(None, os.environ):
-        if hub.url:
-            say(visible(f"A hub over HTTP runs for {hub.config} (process {hub.pid}). Stop it where it was started."))
-    return [hub for hub in hubs if hub.folder in alive], code
+        if hub.folder:
+            put(f"Stops the background hub of {visible(hub.config or hub.folder)} (process {hub.pid}).")
+    if (unit := service_file()) is not None:
+        put(f"Stops the service {visible(str(unit))}.")
+
+
+def _http_hubs() -> list[HubRecord]:
+    """Hubs that serve HTTP, which the command does not stop; names them."""
+    serving = [hub for hub in running_hubs(None, os.environ) if hub.url]
+    for hub in serving:
+        say(visible(f"A hub over HTTP runs for {hub.config} (process {hub.pid}). Stop it where it was started."))
+    return serving
 
 
 def _is_dead(folder: Path) -> bool:
@@ -181,7 +203,7 @@ def _remaining_paths(config: str | None, client_paths: Sequence[Path]) -> list[H
         changed = []
     for path in [*changed, *client_paths, *(item.path for item in by_path.values() if item.name == "configuration")]:
         backup = Path(os.path.realpath(path)).with_name(path.name + BACKUP)
-        by_path.setdefault(backup, HubPath("backup", backup, "a client's file before the last change"))
+        by_path.setdefault(backup, HubPath("backup", backup, "the file before the last change"))
     state_parts = [item for item in by_path.values() if item.name in ("cache", "history", "logs")]
     return [item for item in by_path.values() if item not in state_parts]
 
@@ -238,7 +260,7 @@ def _purge(remaining: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
     for item in sorted(remaining, key=lambda path: path.name == "state"):
         if item.path in used and item.name != "sockets":
             if item.exists:
-                say(visible(f"{item.path} stays ({item.name}): a background hub that has not ended uses it."))
+                say(visible(f"{item.path} stays ({item.name}): a hub that runs uses it."))
             code = code or EXIT_TOOL
             continue
         try:
@@ -256,8 +278,8 @@ def _purge(remaining: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
     for folder in sorted(set(folders), key=lambda path: -len(path.parts)):  # those in others first
         with suppress(OSError):  # not empty, or not there
             folder.rmdir()
-    for hub in running:
-        say(visible(f"{hub.folder} stays (sockets): its hub has not ended."))
+    for folder in [hub.folder for hub in running if hub.folder]:
+        say(visible(f"{folder} stays (sockets): its hub has not ended."))
     return code
 
 

@@ -283,7 +283,7 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
         outcome = "the hub is installed" if step.after else "the hub is removed"
         if step.back:
             outcome += f", {tables.plural(len(step.back), 'server')} back: {visible(hide(', '.join(step.back)))}"
-        restart = f". Next: {client.restart}" if client.restart and step.after else ""
+        restart = f". Next: {client.restart}" if client.restart else ""
         if step.options and isinstance(step.before, dict):
             outcome += visible(hide(f"; it keeps {', '.join(step.options)}"))
         put(f"{client.title}: {outcome}{restart}.")

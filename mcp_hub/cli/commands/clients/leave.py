@@ -278,8 +278,9 @@ def _purge(remaining: Sequence[HubPath], running: Sequence[HubRecord]) -> int:
     for folder in sorted(set(folders), key=lambda path: -len(path.parts)):  # those in others first
         with suppress(OSError):  # not empty, or not there
             folder.rmdir()
-    for folder in [hub.folder for hub in running if hub.folder]:
-        say(visible(f"{folder} stays (sockets): its hub has not ended."))
+    for hub in running:
+        if hub.folder:
+            say(visible(f"{hub.folder} stays (sockets): its hub has not ended."))
     return code
 
 

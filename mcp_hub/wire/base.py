@@ -185,8 +185,9 @@ class Requests:
         return first_two[0] if len(first_two) == 1 else None
 
     def hold(self, answer: Callable[[Pending], Envelope]) -> bool:
-        """Keeps an error that names no request until it is clear which one is meant: all others of those that are in
-        flight now have been answered. False if no request waits.
+        """Keeps an error without a request id for the last request in flight that gets no answer of its own.
+
+        False if no request waits.
         """
         ids = {pending.id for pending in self.pending.values() if pending.method not in _STAY_OPEN}
         if ids:

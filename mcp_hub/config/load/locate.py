@@ -115,7 +115,7 @@ def long_number(error: Exception, text: str, code: str, name: str) -> ConfigFind
 
 
 def _check_numbers(data: object) -> None:
-    """Raises `ValueError` for a hexadecimal, octal or binary number that is too long to be shown in decimal."""
+    """Looks through a configuration for numbers that Python cannot write in decimal. Raises `ValueError`."""
     if isinstance(data, dict | list):
         for value in data.values() if isinstance(data, dict) else data:
             _check_numbers(value)

@@ -259,9 +259,8 @@ def history(look: Lookup) -> Iterator[Goal]:
         ratio = look("history-calls", ONE, side, "ratio")
         yield Goal("first", f"CPU of a call with {side}, {ONE}, to that with history off", ratio, bound, " ×")
     for variant in look.variants("history-texts"):
-        off, kept = (look("history-texts", variant, side, "cpu_us") for side in ("history off", "arguments full"))
-        size = look("history-texts", variant, "arguments full", "kept_kb")
-        each = divided(None if off is None or kept is None else kept - off, size)
+        more, size = (look("history-texts", variant, "arguments full", figure) for figure in ("more_us", "kept_kb"))
+        each = divided(more, size)
         yield Goal("first", f"CPU of the history for each kB of {variant}", each, 12, " µs")
     for variant in look.variants("history-read"):
         slowest = max(look.every("history-read", variant, "read_ms"), default=None)

@@ -7,7 +7,7 @@ import json
 import signal
 import time
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
-from bench.cases import Figures, Result, Run, echoes, merged, share, timed, warm
+from bench.cases import TEXT, Figures, Result, Run, echoes, merged, share, timed, warm
 from bench.ledger import Call, RelayFailed, Stats
 from bench.relays import CONFIG, GATES, HISTORIES, Setup, Side
 from mcp_hub.calls.history.journal import PACE
@@ -38,6 +38,7 @@ MANY = 100_000
 _BATCH = HistoryLimits().batch
 _SERVERS, _TOOLS = 10, 20
 _STARTED = 1_700_000_000.0
+_Load = Callable[[Side], Iterator[Call]]
 
 
 def calls(run: Run, case: str, sides: list[Side]) -> None:
@@ -47,10 +48,16 @@ def calls(run: Run, case: str, sides: list[Side]) -> None:
 
 
 def switched(run: Run, sides: list[Side]) -> None:
-    """The same through one hub whose history is switched by turns: one hub differs from the next by more than it costs.
+    """The echo calls of 100 bytes, one in flight, through one hub whose history is switched by turns."""
+    _by_turns(run, CALLS, "1 in flight", sides, partial(echoes, seconds=run.options.seconds), 2 * len(TEXT) / 1000)
 
-    The last batch of a round is written before the next one begins. `ratio`: to the CPU of the first side a moment
-    before, since the machine's speed changes between rounds by more than the history costs.
+
+def _by_turns(run: Run, case: str, variant: str, sides: list[Side], load: _Load, kept_kb: float) -> None:
+    """One hub differs from the next by more than its history costs, so there is one.
+
+    The last batch of a round is written before the next one begins. What the history adds is taken of each round alone,
+    since the machine's speed changes between rounds by more than that: `ratio` and `more_us` are to the CPU of the
+    first side a moment before. `kept_kb`: of arguments and result of a call, with `full`.
     """
     [hub] = sides
     warm(sides, 1)
@@ -60,14 +67,15 @@ def switched(run: Run, sides: list[Side]) -> None:
         nonlocal off
         _switch(side)
         side.client().run(echoes(side, run.options.seconds / 4), 1)
-        figures, stats = timed(side, echoes(side, run.options.seconds), 1)
+        figures, stats = timed(side, load(side), 1)
         time.sleep(2 * PACE)
         if side.name == next(iter(HISTORIES)):
             off = figures["cpu_us"]
-        return figures | {"ratio": figures["cpu_us"] / off}, stats
+        more = figures["cpu_us"] - off
+        return figures | {"ratio": figures["cpu_us"] / off, "more_us": more, "kept_kb": kept_kb}, stats
 
     rounds = SWITCHES * run.options.rounds
-    run.alternate(CALLS, "1 in flight", [replace(hub, name=name) for name in HISTORIES], action, rounds)
+    run.alternate(case, variant, [replace(hub, name=name) for name in HISTORIES], action, rounds)
 
 
 def _switch(side: Side) -> None:
@@ -93,12 +101,8 @@ def texts(run: Run, sides: list[Side]) -> None:
     plain = "the quick brown fox " * (KEPT // 20)
     for variant, text in (("plain text", plain), ("text with line breaks", plain.replace(" fox", "\n"))):
         encoded = b'{"text":"%b"}' % text.replace("\n", "\\n").encode()
-
-        def action(side: Side, text: str = text, encoded: bytes = encoded) -> tuple[Figures, Stats]:
-            figures, stats = timed(side, _same(side, encoded, text, run.options.seconds), 1)
-            return figures | {"kept_kb": 2 * len(encoded) / 1000}, stats
-
-        run.alternate(TEXTS, variant, sides, action)
+        same = partial(_same, arguments=encoded, text=text, seconds=run.options.seconds)
+        _by_turns(run, TEXTS, variant, sides, same, 2 * len(encoded) / 1000)
 
 
 def _same(side: Side, arguments: bytes, text: str, seconds: float) -> Iterator[Call]:
@@ -176,10 +180,9 @@ def _of_many_hubs(run: Run, case: str, names: Sequence[str]) -> list[Result]:
 
 def measure_history(run: Run) -> None:
     """The wanted ones of these cases."""
-    share(run, Setup("stdio"), {CALLS: partial(switched, run)}, tuple(HISTORIES)[:1])
+    share(run, Setup("stdio"), {CALLS: partial(switched, run), TEXTS: partial(texts, run)}, tuple(HISTORIES)[:1])
     if run.wants(GATED):
         run.results += _of_many_hubs(run, GATED, tuple(GATES))
-    share(run, Setup("stdio"), {TEXTS: partial(texts, run)}, tuple(HISTORIES))
     if run.wants(READ):
         for most in (100, 1000):
             variant = f"{MANY:,} calls, {most} of them"

@@ -45,6 +45,7 @@ COLUMNS = {
     "detached_kb": ("kB a call with its stream", ",.1f"),
     "follower_kb": ("kB a follower", ",.1f"),
     "ratio": ("× plain", ".2f"),
+    "more_us": ("more µs", "+.1f"),
     "export_ms": ("first CPU ms", ",.1f"),
     "kept_ms": ("kept CPU ms", ",.4f"),
     "writes": ("writes", ",.0f"),

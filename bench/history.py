@@ -55,27 +55,37 @@ def switched(run: Run, sides: list[Side]) -> None:
 def _by_turns(run: Run, case: str, variant: str, sides: list[Side], load: _Load, kept_kb: float) -> None:
     """One hub differs from the next by more than its history costs, so there is one.
 
-    The last batch of a round is written before the next one begins. What the history adds is taken of each round alone,
-    since the machine's speed changes between rounds by more than that: `ratio` and `more_us` are to the CPU of the
-    first side a moment before. `kept_kb`: of arguments and result of a call, with `full`.
+    The last batch of a side is written before the next one begins. Off comes before and after each other side, since
+    the machine's speed changes by more than the history costs: `ratio` and `more_us` are to the mean of both.
+    `kept_kb`: of arguments and result of a call, with `full`.
     """
     [hub] = sides
     warm(sides, 1)
-    off = 0.0
+    off, *others = (replace(hub, name=name) for name in HISTORIES)
+    before, last = 0.0, Figures()
 
     def action(side: Side) -> tuple[Figures, Stats]:
-        nonlocal off
+        nonlocal before, last
         _switch(side)
         side.client().run(echoes(side, run.options.seconds / 4), 1)
         figures, stats = timed(side, load(side), 1)
         time.sleep(2 * PACE)
-        if side.name == next(iter(HISTORIES)):
-            off = figures["cpu_us"]
-        more = figures["cpu_us"] - off
-        return figures | {"ratio": figures["cpu_us"] / off, "more_us": more, "kept_kb": kept_kb}, stats
+        cpu = figures["cpu_us"]
+        if side.name == off.name:
+            last |= _to(last, (before + cpu) / 2)  # of the side before, now that both are known
+            before, last = cpu, figures
+        else:
+            last = figures = figures | {"kept_kb": kept_kb} | _to(figures, before)
+        return figures, stats
 
     rounds = SWITCHES * run.options.rounds
-    run.alternate(case, variant, [replace(hub, name=name) for name in HISTORIES], action, rounds)
+    run.alternate(case, variant, [one for other in others for one in (off, other)], action, rounds)
+
+
+def _to(figures: Figures, off: float) -> Figures:
+    """What is more than `off`; nothing without figures of a side."""
+    cpu = figures.get("cpu_us")
+    return {} if cpu is None else {"ratio": cpu / off, "more_us": cpu - off}
 
 
 def _switch(side: Side) -> None:

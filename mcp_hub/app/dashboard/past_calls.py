@@ -1,7 +1,7 @@
 """The call history as a caller may see it: operators everything, others calls of their principal and profile."""
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 import anyio.to_thread
@@ -360,8 +360,9 @@ def keeping_of(settings: Settings, server: str, tool: str) -> ToolKeeping:
 
 
 def history_key(env: Mapping[str, str], store: EventStore) -> Callable[[], bytes]:
-    """Finds the key of hashes; may block."""
-    return lambda: shared_secret(store) or stored_key(KeyedFiles(state_dir(env) / "keys"), "history")
+    """Finds the key of hashes, the replicas' once they have one; may block at first."""
+    files, key = KeyedFiles(state_dir(env) / "keys"), cache(stored_key)
+    return lambda: shared_secret(store) or key(files, "history")
 
 
 def journal_of(

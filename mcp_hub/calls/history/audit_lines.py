@@ -46,8 +46,7 @@ class LineRules:
     ) -> None:
         self._arguments = arguments
         self._keeping = keeping
-        self._find_key = key
-        self._key = b""
+        self._key = key
 
     def prefix(self, call: Call, outcome: Outcome) -> bytes:
         """The members that are the same for all calls of a group."""
@@ -80,8 +79,7 @@ class LineRules:
         if self._arguments == "full":
             masked = masked_texts(fields, long, [0] * len(portion), places, bytearray(len(portion)))
             return [quote(text.decode()) if text else b"" for text in masked.split(b"\0")[::2]]
-        self._key = self._key or self._find_key()
-        hashes = hashed_arguments(self._key, fields, long, places)
+        hashes = hashed_arguments(self._key(), fields, long, places)
         return [b'"%b"' % text if text else b"" for text in hashes.split(b"\0")[::2]]
 
 

@@ -106,7 +106,7 @@ class BatchMaker:
         return hmac.digest(self._secret(), text, "sha256").hex()
 
     def _secret(self) -> bytes:
-        self._key = self._key or self._find_key()
+        self._key = self._find_key()  # replicas' key comes with their store
         return self._key
 
     def is_quick(self, portion: Portion, rules: JournalRules) -> bool:

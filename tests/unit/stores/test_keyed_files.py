@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from mcp_hub.app.dashboard.past_calls import history_key
 from mcp_hub.catalog.pins import read as read_approvals
 from mcp_hub.cli.access.running import recorded, running_hubs
 from mcp_hub.onboarding.changes.written import _KEY, ClientRecords
@@ -212,6 +214,16 @@ SHAPES = {
     "depth in a known field": b'{"time":"t","server":"s","hub":1,"data":{"a":' + b"[" * 100_000,
 }
 CONTENTS = NASTY | SHAPES
+
+
+def test_hashes_have_the_replicas_key_as_soon_as_there_is_one(tmp_path: Path) -> None:
+    store = Mock(replicas=Mock(secret=None))
+    find = history_key({"MCP_HUB_STATE_DIR": str(tmp_path)}, store)
+    own = find()
+    store.replicas.secret = b"s" * 32
+    assert find() == b"s" * 32 != own
+    store.replicas = None
+    assert find() == own == stored_key(KeyedFiles(tmp_path / "keys"), "history")
 
 
 @pytest.mark.parametrize("content", CONTENTS.values(), ids=CONTENTS.keys())

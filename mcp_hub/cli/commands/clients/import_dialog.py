@@ -237,7 +237,7 @@ def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCos
     counted = None if costs is None else {**asdict(costs), "absent": [item.server for item in costs.absent]}
     return {
         **{"file": str(plan.file.path), "written": written, "servers": taken, "not_taken": gone},
-        "sandbox": {"on": [*trial.passed], "off": hide_within({**trial.refused, **trial.untried})},
+        "sandbox": {"on": [*trial.passed, *trial.failed], "off": hide_within({**trial.refused, **trial.untried})},
         **{"doubles": plan.doubles, "tokens": counted, "warnings": [hide(str(item)) for item in plan.problems]},
     }
 

@@ -10,6 +10,7 @@ import yaml
 from click.testing import Result
 
 from mcp_hub import masking
+from mcp_hub.cli.commands.clients import install
 from mcp_hub.cli.commands.clients.install import Options, install_into, moved_servers
 from mcp_hub.config.load.load import load
 from mcp_hub.edit import entries as edit
@@ -229,6 +230,18 @@ def test_servers_move_with_the_install_and_one_undo_brings_every_byte_back(
     after = snapshot(home)
     assert {path: after.get(path) for path in before} == before
     assert not (home / "hub" / "secrets").exists()
+
+
+def test_an_undo_names_the_import_before_it_which_stays(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(install, "_start_once", lambda *args: None)
+    config = home / "hub" / "servers.yaml"
+    run("init", "--yes")
+    run("install", "cursor", "codex")
+    stays = f"What was done before stays: import into {config}. To take that back, too: mcp-hub install --undo\n"
+    assert stays in run("install", "--undo").stderr and config.exists()
+    done = run("install", "--undo")
+    assert "Undone: import into" in done.stdout and "stays" not in done.stderr and not config.exists()
 
 
 @pytest.mark.parametrize("text", [None, "# mine\nservers:\n  time: {command: uvx, args: [mcp-server-time]} # c\n"])

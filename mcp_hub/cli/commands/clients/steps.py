@@ -195,6 +195,9 @@ def undo(names: Sequence[str], where: Where) -> int:
         fail("nothing_to_undo", f"There is nothing to undo{who}.", EXIT_TOOL)
     failed = any(result.problems for _, result in act.files)
     put(f"{'Undone in part' if failed or names else 'Undone'}: {act.title}")
+    if act.earlier:
+        again = " ".join(("mcp-hub install --undo", *names))
+        say(visible(f"What was done before stays: {act.earlier}. To take that back, too: {again}"))
     gone = {str(path) for path, _ in act.files if not os.path.lexists(path)}
     end_unused({*configs, *gone} - installed_configs(state))
     return EXIT_TOOL if failed else 0

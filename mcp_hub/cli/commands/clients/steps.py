@@ -286,7 +286,8 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
         outcome = "the hub is installed" if step.after else "the hub is removed"
         if step.back:
             outcome += f", {tables.plural(len(step.back), 'server')} back: {visible(hide(', '.join(step.back)))}"
-        restart = f". Next: {client.restart}" if client.restart else ""
+        itself = f"restart the client if it {'does not show' if step.after else 'still shows'} the hub"
+        restart = f". Next: {client.restart or itself}"
         if step.options and isinstance(step.before, dict):
             outcome += visible(hide(f"; it keeps {', '.join(step.options)}"))
         put(f"{client.title}: {outcome}{restart}.")

@@ -50,7 +50,7 @@ def snapshot(home: Path) -> dict[str, bytes]:
 
 def test_four_clients_with_twelve_servers_give_ten_with_their_secrets_in_files(home: Path) -> None:
     done = import_all()
-    assert "10 servers from 4 sources, 2 doubles merged, 2 not taken" in done.stderr
+    assert "10 servers from 4 clients, 2 doubles merged, 2 not taken" in done.stderr
     found = servers(home)
     assert list(found) == NAMES
     assert found["github-cursor"] == {"command": "npx", "args": ["-y", "@x/github"], "env": {"GITHUB_TOKEN": "${GH2}"}}
@@ -81,6 +81,8 @@ def test_dry_run_and_json_show_the_plan_and_write_nothing_unasked(home: Path) ->
     before = snapshot(home)
     done = run("import", "--all", "--dry-run")
     assert "uvx db-mcp --password '${file:secrets/db.arg2}'" in done.stdout
+    assert "10 servers from 4 clients" in done.stderr
+    assert f"Would write 10 servers to {home}/hub/servers.yaml" in done.stderr
     assert snapshot(home) == before and not (home / "hub").exists()
     found = json.loads(run("import", "codex", "--dry-run", "--json").stdout)
     assert (found["written"], found["doubles"], found["tokens"]) == (False, 0, None)

@@ -150,7 +150,9 @@ def print_plan(plan: ImportPlan) -> None:
     if not plan.sources and not plan.skipped and not plan.problems:
         say("No servers of other clients were found. Add one with: mcp-hub add NAME -- COMMAND")
         return
-    counted = [tables.plural(len(plan.taken), "server"), f"from {tables.plural(len(plan.sources), 'source')}"]
+    are_clients = all(server.is_users for server in plan.taken) and all(server.is_users for server in plan.there)
+    origin = "client" if are_clients else "source"
+    counted = [tables.plural(len(plan.taken), "server"), f"from {tables.plural(len(plan.sources), origin)}"]
     say(f"{' '.join(counted)}, {tables.plural(plan.doubles, 'double')} merged, {len(plan.skipped)} not taken")
     for name, source, reason in plan.skipped:
         say(hide(on_one_line(f"not taken: {name} ({source}): {reason}")))
@@ -182,7 +184,9 @@ def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[s
         if names := ", ".join(server.proposed(env)):
             yield f"{server.name}: may need {names} of this shell, which it does not get without pass_env: [{names}]"
     if any("command" in server.entry for server in taken) and (names := ", ".join(withheld(env))):
-        yield f"no server gets {names} of this shell, unless its entry in servers.yaml lists the name under pass_env"
+        why = "variables like these can open an account, a machine or the desktop"
+        unless = "unless its entry in servers.yaml lists the name under pass_env"
+        yield f"no server gets {names} of this shell, {unless}: {why}"
 
 
 def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:

@@ -91,6 +91,8 @@ def import_servers(
     if not as_json:
         print_plan(plan)
     is_strange = print_alerts(plan, os.environ)
+    if dry_run and plan.taken and not as_json:
+        say(hide(f"Would write {tables.plural(len(plan.taken), 'server')} to {file.path}"))
     costs, trial = None, Trial()
     plan = with_agreed_paths(plan, yes=yes, asks=True) if not dry_run and (yes or is_anybody_there()) else plan
     if is_written := bool(plan.taken) and not dry_run:

@@ -89,10 +89,8 @@ def import_servers(
     file = found_file(config)
     plan, inputs = plan_of(sources, file, keyring=keyring, asks=not (yes or dry_run))
     if not as_json:
-        print_plan(plan)
+        print_plan(plan, is_dry=dry_run)
     is_strange = print_alerts(plan, os.environ)
-    if dry_run and plan.taken and not as_json:
-        say(hide(f"Would write {tables.plural(len(plan.taken), 'server')} to {file.path}"))
     costs, trial = None, Trial()
     plan = with_agreed_paths(plan, yes=yes, asks=True) if not dry_run and (yes or is_anybody_there()) else plan
     if is_written := bool(plan.taken) and not dry_run:

@@ -256,13 +256,13 @@ def _tell_servers(remaining: Sequence[HubPath], purge: bool) -> None:
 
 
 def _in_no_client(file: ServersFile, servers: Sequence[str]) -> list[str]:
-    """Those that neither came from a client nor went into one by `export`."""
+    """Servers that neither came from a client nor went into one by `export`."""
     state, config = state_dir(os.environ), os.path.abspath(file.path)
     with suppress(OSError, FileRefused):
         records = ClientRecords(state)
         changed = [item for item in Acts(state).states() if item.path != os.path.realpath(config)]
-        known = {path[-1] for item in changed for path in item.entries}
-        return [name for name in servers if name not in known and not records.client_of(config, name)]
+        written = {path[-1] for item in changed for path in item.entries}
+        return [name for name in servers if name not in written and not records.client_of(config, name)]
     return []
 
 

@@ -177,8 +177,7 @@ def add(
     mcp-hub add io.example/weather     a name in the registry at hub.registry
 
     A secret in an option or argument is kept in a file of its own, which only you can read, and is not shown. Better
-    write ${VAR}, in single quotes. A local server gets a sandbox, unless that keeps it from starting. A running hub
-    starts the server.
+    write ${VAR}, in single quotes. A local server gets a sandbox if it can. A running hub starts the server.
     """
     file = found_file(config)
     secrets = _kept_secrets(file, keyring)

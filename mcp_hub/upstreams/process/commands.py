@@ -85,7 +85,7 @@ def withheld(env: Mapping[str, str]) -> list[str]:
 
 _NO_PACKAGE = late(r"npm (?:error|ERR!) (?:code )?E?404\b|was not found in the package registry", re.IGNORECASE)
 _NAMED = late(
-    r"npm (?:error|ERR!) 404 (?:The requested resource )?'(@?[^'@ ]{1,214})(?:@[^']*)?' (?:is not in|could not be)"
+    r"npm (?:error|ERR!) 404 (?:The requested resource )?'(@?[^'@ ]{1,214})(?:@[^']{0,214})?' (?:is not|could not)"
     r"|(\S{1,214}) was not found in the package registry",
     re.IGNORECASE,
 )

@@ -173,6 +173,7 @@ def test_a_start_that_would_fail_without_a_sandbox_too_leaves_it_on(home: Path) 
         assert f"In a sandbox, but it did not start: {name}: " in shown and reason in shown
         assert (f"{off}{name} off" in shown) is is_unclear and servers(home)[name]["sandbox"] is True
     assert off not in run("add", "none", "--", "no-such-program").stderr and servers(home)["none"]["sandbox"] is True
+    assert "In a sandbox, but it did not start: typo: " in run("sandbox", "typo", "on", code=1).stderr
     assert not sandbox_repairs(home)
     used = {"typo2": entry(home, "t", SAYS=NO_PACKAGE), "key2": entry(home, "x", SAYS="no key")}
     (home / "client.json").write_text(json.dumps({"mcpServers": used}))

@@ -24,7 +24,7 @@ PYTEST := $(BIN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope
 	attach orphans events hostile attacks sandbox sandboxed poison audited soak fuzz scale replicas busy docs audit dist clean
 
 run: $(HUB)
-	$(BIN)/mcp-hub serve --http --config servers.yaml
+	$(if $(RUN),,$(info if the port is taken: make run RUN='--port 8766'))$(BIN)/mcp-hub serve --http --config servers.yaml $(RUN)
 
 # before every commit, and what CI runs
 check: test

@@ -1,6 +1,7 @@
 """Starts new servers in a sandbox, never outside, to find out which can have one."""
 
 import os
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
@@ -33,6 +34,7 @@ from mcp_hub.sandbox.home import PrivateHome
 from mcp_hub.sandbox.places import is_inside, secret_of
 from mcp_hub.sandbox.rules import ResolvedRule, RuleError
 from mcp_hub.types import LAST_OUTPUT, UNKNOWN_CLIENT, JsonObject, UpstreamStatus, not_ready
+from mcp_hub.upstreams.process.commands import package_problem
 from mcp_hub.upstreams.supervision.server import brief
 
 ON: Final = Word("on")
@@ -50,6 +52,13 @@ UNATTENDED: Final = 20.0
 """Seconds for a group where nobody waits at a terminal."""
 _LONGEST_REASON: Final = 3000
 """Characters of a refusal: it holds a path twice."""
+_SPELLING: Final = " does not exist: check its spelling"
+_OF_SANDBOX: Final = re.compile(r"\[sandbox\w*\]$")
+"""Ends the reason of a start that the sandbox refused."""
+_OF_COMMAND: Final = re.compile(rf"{_SPELLING} \[\w+\]$|\[command_not_found\]$")
+"""Ends the reason of a start that fails without a sandbox, too."""
+_UNCLEAR: Final = re.compile(r"\[start_\w+\]$|[^\]]$")
+"""Ends the reason of a start of which the sandbox may be the cause."""
 _ELSEWHERE: Final = {
     **dict.fromkeys(
         ("docker", "podman", "nerdctl", "finch"), "in a container, which the sandbox of the hub is not around"
@@ -64,12 +73,14 @@ WAIT: Final = 60.0
 class Trial(msgspec.Struct, frozen=True):
     """Servers that start in a sandbox, and why others do not.
 
-    `servers`: those of a change, with their `sandbox`. `notes`: why nothing was tried.
+    `failed`: why servers did not start that get a sandbox all the same. `servers`: those of a change, with their
+    `sandbox`. `notes`: why nothing was tried.
     """
 
     passed: tuple[str, ...] = ()
     refused: Mapping[str, str] = {}
     untried: Mapping[str, str] = {}
+    failed: Mapping[str, str] = {}
     servers: Mapping[str, JsonObject] = {}
     notes: tuple[str, ...] = ()
 
@@ -83,6 +94,10 @@ class Trial(msgspec.Struct, frozen=True):
         if self.refused:
             which = shlex.quote(next(iter(self.refused))) if len(self.refused) == 1 else "--all"
             yield f"To try again after a change: mcp-hub sandbox {which} on{option_for(file)}"
+        for name, reason in self.failed.items():
+            yield f"In a sandbox, but it did not start: {name}: {reason}"
+            if _UNCLEAR.search(reason) and not _OF_COMMAND.search(reason):
+                yield f"If the sandbox is the cause: mcp-hub sandbox {shlex.quote(name)} off{option_for(file)}"
 
 
 def boxed(
@@ -92,10 +107,12 @@ def boxed(
     choice: bool | None,
     *,
     asks: bool,
+    are_used: bool = False,
 ) -> Trial:
-    """The servers, with a sandbox where they start in one; existing rules stay.
+    """The servers, with a sandbox unless it keeps them from starting; existing rules stay.
 
-    `choice` None: `asks`, or agrees. `fill` resolves unwritten secrets.
+    `choice` None: `asks`, or agrees. `fill` resolves unwritten secrets. `are_used`: by clients, without a sandbox; one
+    that fails for a reason that may be the sandbox stays without.
     """
     names = [name for name, entry in servers.items() if is_local(entry) and "sandbox" not in entry]
     if not names:
@@ -113,15 +130,20 @@ def boxed(
     if choice is False:
         return Trial(servers={**servers, **{name: in_sandbox(servers[name], OFF) for name in names}})
     trial = tried(file, {name: fill(servers[name]) for name in names}, _LONGEST if can_ask() else UNATTENDED)
-    limited = {name: in_sandbox(servers[name]) for name in trial.passed}
-    return structs.replace(trial, servers={**servers, **limited})
+    failed = {
+        name: reason
+        for name, reason in trial.refused.items()
+        if _OF_COMMAND.search(reason) or not (are_used or _OF_SANDBOX.search(reason))
+    }
+    refused = {name: reason for name, reason in trial.refused.items() if name not in failed}
+    limited = {name: in_sandbox(servers[name]) for name in (*trial.passed, *failed)}
+    return structs.replace(trial, refused=refused, failed=failed, servers={**servers, **limited})
 
 
 def boxed_plan(plan: ImportPlan, choice: bool | None, *, asks: bool) -> tuple[ImportPlan, Trial]:
     """The plan of an import with sandboxes."""
-    result = boxed(
-        plan.file, {server.name: server.entry for server in plan.taken}, plan.secrets.filled, choice, asks=asks
-    )
+    servers = {server.name: server.entry for server in plan.taken}
+    result = boxed(plan.file, servers, plan.secrets.filled, choice, asks=asks, are_used=True)
     return plan.limited(result.servers), result
 
 
@@ -235,6 +257,8 @@ def _failure(status: UpstreamStatus) -> str:
     text = (status.reason or "").partition(LAST_OUTPUT)[0]
     is_refusal = (status.code or "").startswith("sandbox")
     message = hide_head(" ".join(text.split()), _LONGEST_REASON, "…") if is_refusal else brief(status.reason)
+    if not is_refusal and (missing := package_problem("\n".join((status.reason or "", *status.stderr)))) is not None:
+        message = f"{missing}: check its spelling"
     return f"{message or 'it does not start in time'}{f' [{status.code}]' if status.code else ''}"
 
 

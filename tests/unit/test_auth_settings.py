@@ -125,7 +125,8 @@ def test_tokens_issuers_or_a_word_of_the_owner_open_a_public_address(
     """192.0.2.1 is nobody's (RFC 5737): past the refusal it is the system that says no."""
     with pytest.raises(SystemExit):
         serve._listen(settings(**own), "192.0.2.1", 0)
-    assert "Cannot listen on 192.0.2.1" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "Cannot listen on 192.0.2.1" in shown and "with --port, or by hub.http.port in the configuration" in shown
 
 
 async def test_a_file_of_keys_that_others_can_write_lets_nobody_in(keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:

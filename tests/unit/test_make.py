@@ -21,9 +21,9 @@ needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="there is n
 pytestmark = pytest.mark.processes
 
 
-def recipe(target: str, venv: Path) -> str:
+def recipe(target: str, venv: Path, *variables: str) -> str:
     """The commands of a target where nothing is installed yet; none of them is run."""
-    line = ["make", "--dry-run", "--no-print-directory", target, f"VENV={venv}"]
+    line = ["make", "--dry-run", "--no-print-directory", target, f"VENV={venv}", *variables]
     return subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True, timeout=240).stdout
 
 
@@ -31,7 +31,8 @@ def recipe(target: str, venv: Path) -> str:
 def test_targets_install_what_they_need_and_leave_out_what_takes_long(tmp_path: Path) -> None:
     said = recipe("run", tmp_path / "venv")
     assert "--no-compile --editable '.[uvx]'" in said and "mcp-hub serve --http" in said
-    assert "--group" not in said
+    assert "--group" not in said and "if the port is taken: make run RUN='--port 8766'\n" in said
+    assert "serve --http --config servers.yaml --port 9\n" in recipe("run", tmp_path / "venv", "RUN=--port 9")
     assert "--group dev" in recipe("test", tmp_path / "venv")
     said = recipe("test-fast", tmp_path / "venv")
     marks = re.findall(r"not (\w+)", said)

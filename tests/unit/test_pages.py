@@ -243,7 +243,7 @@ def test_messages_and_codes_of_the_symptoms_exist() -> None:
 
 def test_every_folder_of_the_state_is_on_the_page_of_files() -> None:
     named = set(re.findall(r"`([\w./-]+)`", section(text("docs/files.md"), "The state folder")))
-    assert set(STATE_FOLDERS) | {SQLITE_FILE, DOCUMENTS, "eras.json", "attach"} <= named
+    assert set(STATE_FOLDERS) | {SQLITE_FILE, DOCUMENTS, "eras.json", "attach", "folders"} <= named
 
 
 def test_contributing_names_what_exists() -> None:

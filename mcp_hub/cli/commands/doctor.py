@@ -33,10 +33,8 @@ from mcp_hub.errors import ConfigError, StartFailed
 from mcp_hub.masking import hide, visible
 from mcp_hub.protocol.rest.servers import ServerInfo
 from mcp_hub.types import JsonObject, UpstreamState, UpstreamStatus, has_settled
-from mcp_hub.upstreams.process.commands import proposed_variables
+from mcp_hub.upstreams.process.commands import package_problem, proposed_variables
 
-_NO_PACKAGE: Final = re.compile(r"npm (error|ERR!).*\bE?404\b|not found in the package registry", re.IGNORECASE)
-"""Output of npx and uvx about a package that does not exist."""
 _SENTENCE: Final = re.compile(r"(?<=[.!?]) +(?=[A-Z])")
 _VERBS: Final = frozenset({advice.fix.split()[0] for advice in CODES.values()} | {"Did", "Decorate"})
 """The words with which advice begins."""
@@ -79,8 +77,8 @@ class _Diagnosis(msgspec.Struct, frozen=True):
 
     @property
     def fix(self) -> str:
-        if any(_NO_PACKAGE.search(line) for line in self.lines):
-            return "The package does not exist: check the name in `args`."
+        if (missing := package_problem("\n".join(self.lines))) is not None:
+            return f"{missing}: check its name in `args`."
         return CODES.get(self.code, _OF_NEWER_HUBS).fix_of(self.status.server)
 
     def with_message(self, message: str) -> "_Diagnosis":

@@ -177,8 +177,8 @@ def _listen(settings: Settings, host: str | None, port: int | None) -> socket.so
         listener.listen(2048)
     except OSError as exc:
         listener.close()
-        message = f"Cannot listen on {host}:{port}: {exc.strerror or exc}. Choose another port with --port."
-        fail("cannot_listen", message)
+        advice = "Choose another port with --port, or by hub.http.port in the configuration."
+        fail("cannot_listen", f"Cannot listen on {host}:{port}: {exc.strerror or exc}. {advice}")
     return listener
 
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -71,8 +72,11 @@ class _Act(msgspec.Struct):
 
 
 class _Undone(msgspec.Struct, frozen=True):
+    """`earlier`: the act that another undo would take back, or empty."""
+
     title: str
     files: Sequence[tuple[Path, Restored]]
+    earlier: str = ""
 
 
 class Acts:
@@ -141,7 +145,16 @@ class Acts:
                 files += tried
                 if not was_tried or any(not result.is_open for _, result in tried):
                     break
-        return _Undone(title, files) if title else None
+            earlier = "" if any(result.is_open for _, result in files) else self._title(only)
+        return _Undone(title, files, earlier) if title else None
+
+    def _title(self, only: Collection[Path] | None) -> str:
+        """The title of the last act with a file in `only`, empty without one or for an unreadable record."""
+        with suppress(FileRefused):
+            for act in filter(None, map(self._read, self._records())):
+                if any(only is None or Path(state.path) in only for state in act.files):
+                    return act.title
+        return ""
 
     def states(self, path: Path | None = None) -> list[FileState]:
         """All changes of a `target_of`, or of all files, last first. Raises `FileRefused`."""

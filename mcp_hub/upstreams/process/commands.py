@@ -22,6 +22,7 @@ from mcp_hub.attach.environment import (
 )
 from mcp_hub.errors import StartFailed
 from mcp_hub.extras import with_extra
+from mcp_hub.globs import late
 from mcp_hub.upstreams.process.child import refuse_here
 
 HINTS = {
@@ -80,6 +81,27 @@ def withheld(env: Mapping[str, str]) -> list[str]:
     """The variables of `ACCESS` that are set; servers do not inherit them."""
     prefixes = tuple(name[:-1] for name in ACCESS if name.endswith("*"))
     return sorted(name for name, value in env.items() if value and (name in ACCESS or name.startswith(prefixes)))
+
+
+_NO_PACKAGE = late(r"npm (?:error|ERR!) (?:code )?E?404\b|was not found in the package registry", re.IGNORECASE)
+_NAMED = late(
+    r"npm (?:error|ERR!) 404 (?:The requested resource )?'(@?[^'@ ]{1,214})(?:@[^']{0,214})?' (?:is not|could not)"
+    r"|(\S{1,214}) was not found in the package registry",
+    re.IGNORECASE,
+)
+_DRAWN = late(r"[\s|│╰─▶×]+")
+"""Between the words of an output: uv draws lines and breaks them."""
+
+
+def package_problem(output: str) -> str | None:
+    """Says that a package does not exist, if npm or uv say so in a server's output."""
+    text = _DRAWN.sub(" ", output)
+    if not _NO_PACKAGE.search(text):
+        return None
+    named = _NAMED.search(text)
+    name = (named[1] or named[2]) if named else ""
+    # npm answers the same for a private package to those who are not logged in
+    return f"The package {name}".rstrip() + (" does not exist, or is private" if name[:1] == "@" else " does not exist")
 
 
 def resolve(command: str, env_path: str | None, home: str, cwd: str, env: Mapping[str, str] = NOTHING) -> str:

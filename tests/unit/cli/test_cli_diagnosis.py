@@ -56,6 +56,9 @@ def test_verdict_follows_state_and_code_and_has_the_last_lines() -> None:
     assert not verdict(UpstreamState.STOPPED, "stopped", "stopped").is_ok
     own = server(UpstreamState.FAILED, "exited with code 3. Last output: boom", "start_crashed", stderr=["a", "boom"])
     assert diagnose(own) == _Diagnosis(status_of(own), "start_crashed", "exited with code 3", ("a", "boom"))
+    lines = ["npm error code E404", "npm error 404  'nope@*' is not in this registry."]
+    gone = server(UpstreamState.FAILED, "exited with code 1", "start_crashed", stderr=lines)
+    assert diagnose(gone).fix == "The package nope does not exist: check its name in `args`."
     own = ServerInfo("two words", "failed", 0, code="lookup_failed", reason="gave no value")
     assert "`mcp-hub restart 'two words'`" in diagnose(own).fix and "SERVER" not in diagnose(own).fix
 

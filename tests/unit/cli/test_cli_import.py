@@ -241,6 +241,8 @@ def test_variables_that_a_known_command_wants_are_proposed(folder: Path, monkeyp
     (folder / "other.json").write_text(json.dumps({"mcpServers": {"box": entry, "plain": passing}}))
     done = CliRunner().invoke(main, ["import", "other.json", "--yes", "--no-count", "--dry-run"])
     assert "box: may need DOCKER_HOST, KUBECONFIG of this shell" in done.stderr
+    assert "variables like these can open an account, a machine or the desktop" in done.stderr
+    assert "2 servers from 1 source, " in done.stderr
     assert "pass_env: [DOCKER_HOST, KUBECONFIG]" in done.stderr and "plain: may need" not in done.stderr
     assert "plain: gets $GITHUB_TOKEN of this machine, for the command x" in done.stderr
     assert "no server gets AWS_PROFILE, DOCKER_CONTEXT, DOCKER_HOST, KUBECONFIG of this shell" in done.stderr

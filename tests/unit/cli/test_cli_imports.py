@@ -10,6 +10,7 @@ import yaml
 from click.testing import Result
 
 from mcp_hub import masking
+from mcp_hub.cli.commands.clients import install
 from mcp_hub.cli.commands.clients.install import Options, install_into, moved_servers
 from mcp_hub.config.load.load import load
 from mcp_hub.edit import entries as edit
@@ -49,7 +50,7 @@ def snapshot(home: Path) -> dict[str, bytes]:
 
 def test_four_clients_with_twelve_servers_give_ten_with_their_secrets_in_files(home: Path) -> None:
     done = import_all()
-    assert "10 servers from 4 sources, 2 doubles merged, 2 not taken" in done.stderr
+    assert "10 servers from 4 clients, 2 doubles merged, 2 not taken" in done.stderr
     found = servers(home)
     assert list(found) == NAMES
     assert found["github-cursor"] == {"command": "npx", "args": ["-y", "@x/github"], "env": {"GITHUB_TOKEN": "${GH2}"}}
@@ -80,6 +81,8 @@ def test_dry_run_and_json_show_the_plan_and_write_nothing_unasked(home: Path) ->
     before = snapshot(home)
     done = run("import", "--all", "--dry-run")
     assert "uvx db-mcp --password '${file:secrets/db.arg2}'" in done.stdout
+    assert "10 servers from 4 clients" in done.stderr
+    assert f"Would write 10 servers to {home}/hub/servers.yaml" in done.stderr
     assert snapshot(home) == before and not (home / "hub").exists()
     found = json.loads(run("import", "codex", "--dry-run", "--json").stdout)
     assert (found["written"], found["doubles"], found["tokens"]) == (False, 0, None)
@@ -229,6 +232,18 @@ def test_servers_move_with_the_install_and_one_undo_brings_every_byte_back(
     after = snapshot(home)
     assert {path: after.get(path) for path in before} == before
     assert not (home / "hub" / "secrets").exists()
+
+
+def test_an_undo_names_the_import_before_it_which_stays(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(install, "_start_once", lambda *args: None)
+    config = home / "hub" / "servers.yaml"
+    run("init", "--yes")
+    run("install", "cursor", "codex")
+    stays = f"What was done before stays: import into {config}. To take that back, too: mcp-hub install --undo\n"
+    assert stays in run("install", "--undo").stderr and config.exists()
+    done = run("install", "--undo")
+    assert "Undone: import into" in done.stdout and "stays" not in done.stderr and not config.exists()
 
 
 @pytest.mark.parametrize("text", [None, "# mine\nservers:\n  time: {command: uvx, args: [mcp-server-time]} # c\n"])

@@ -296,6 +296,7 @@ def test_next_steps_are_named_after_an_installation(home: Home) -> None:
     home.write(".warp/.mcp.json", "{}")
     said = home.install("--all").output
     assert "mcp-hub install --undo" in said and "mcp-hub install --import cursor\n" in said
+    assert "Cursor: the hub is installed. Next: restart the client if it does not show the hub.\n" in said
     said = home.install("--all", "--import").output
     assert "mcp-hub install --undo" in said and "install --import" not in said
     said = home.install("--all", "--import").output

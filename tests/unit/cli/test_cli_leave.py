@@ -13,39 +13,18 @@ import pytest
 
 from mcp_hub.cli.access import running
 from mcp_hub.cli.access.running import recorded
-from mcp_hub.cli.commands.clients import install as install_command
 from mcp_hub.cli.commands.clients import leave as leave_command
 from mcp_hub.cli.commands.clients import uninstall as uninstall_command
-from mcp_hub.cli.commands.running import paths as paths_command
 from mcp_hub.edit.entries import read_data
 from mcp_hub.onboarding.changes import acts
 from mcp_hub.onboarding.changes.plan import Step
 from mcp_hub.onboarding.changes.restore import FileState, state_of
-from mcp_hub.onboarding.clients import programs
 from mcp_hub.onboarding.clients.reading import ClientFile
 from mcp_hub.onboarding.clients.table import CLIENTS as CLIENTS_TABLE
-from tests.unit.cli.homes import FILES, Moved, make_home
+from tests.unit.cli.homes import FILES, Moved
 
 CLIENTS = {"claude-desktop": 0, "cursor": 1, "codex": 2, "gemini": 3}
 PATHS = [*FILES]
-
-
-@pytest.fixture
-def moved(person: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Moved:
-    monkeypatch.delenv("MCP_HUB_CONFIG")
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    bases = [str(tmp_path / name / "mcp-hub") for name in ("run", "short", "open")]
-    monkeypatch.setattr(paths_command, "base_folders", lambda env: bases)
-    monkeypatch.setenv("MCP_HUB_STATE_DIR", str(tmp_path / "state/mcp-hub"))
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setattr(programs, "_names", lambda system: iter(()))
-    monkeypatch.setattr(install_command, "_start_once", lambda *args: None)  # the servers are not there
-    monkeypatch.setattr(leave_command, "stop_service", lambda: None)  # that of the machine stays
-    make_home(tmp_path)
-    home = Moved(tmp_path)
-    home.run("install", "--all", "--import")
-    assert all(home.contents()[name] != text for name, text in home.before.items())
-    return home
 
 
 def test_leave_gives_every_file_its_bytes_and_lists_the_rest(moved: Moved) -> None:
@@ -260,8 +239,19 @@ def test_a_hub_over_http_is_named_and_keeps_what_it_uses(moved: Moved) -> None:
         assert named in said.stderr and moved.contents() == moved.before
         for path in (moved.config, moved.folder / "state/mcp-hub"):
             assert path.exists() and f"{path} stays" in said.stderr, said.output
-        again = moved.run("leave", code=1).stderr
+        done = moved.run("leave", code=1)
+        again = done.stderr
+        assert f"Still there:\n  {moved.config} (" in done.stdout, done.stdout
         assert named in again and "no client has the hub." in again and "nothing of it runs" not in again
+
+
+def test_servers_that_are_in_no_client_are_named(moved: Moved) -> None:
+    moved.config.write_text(moved.config.read_text() + "  added: {command: added-server}\n")
+    for option, first in (("--wait", ""), ("--purge", " first")):
+        advice = f"To put all servers into one{first}: mcp-hub export CLIENT --write --all\n"
+        assert f"In no client, only there: added. {advice}" in moved.run("leave", "--dry-run", option).stderr
+    moved.run("export", "cursor", "--write", "--all")
+    assert "In no client" not in moved.run("leave", "--dry-run").stderr
 
 
 @pytest.mark.parametrize("command", ["leave --purge --yes", "uninstall cursor codex gemini --restore"])

@@ -34,6 +34,8 @@ SERVER: Final = """
 import json, os, sys
 if path := os.environ.get("NEEDED"):
     open(path).close()
+if words := os.environ.get("SAYS"):
+    sys.exit(words)
 if os.environ.get("API_KEY", "k-1") != "k-1":
     sys.exit("the wrong key")
 for line in sys.stdin:
@@ -152,6 +154,32 @@ def test_a_server_that_is_refused_is_added_without_a_sandbox_and_gets_one_when_i
     assert servers(home)["s"]["sandbox"] is False
     assert "says on or off already. To change one: " in run("sandbox", "--all", "on").stderr
     assert not sandbox_repairs(home)
+
+
+NO_PACKAGE: Final = "npm error code E404\nnpm error 404  'nope@*' is not in this registry."
+
+
+@needs_sandbox()
+@pytest.mark.usefixtures("confined")
+@pytest.mark.processes
+@pytest.mark.slow
+def test_a_start_that_would_fail_without_a_sandbox_too_leaves_it_on(home: Path) -> None:
+    line, off = [sys.executable, "-S", str(home.parent / "server.py")], "If the sandbox is the cause: mcp-hub sandbox "
+    for name, words, reason, is_unclear in (
+        ("typo", NO_PACKAGE, "The package nope does not exist: check its spelling [start_crashed]", False),
+        ("key", "no key", "no key", True),
+    ):
+        shown = run("add", name, "--env", f"SAYS={words}", "--", *line).stderr
+        assert f"In a sandbox, but it did not start: {name}: " in shown and reason in shown
+        assert (f"{off}{name} off" in shown) is is_unclear and servers(home)[name]["sandbox"] is True
+    assert off not in run("add", "none", "--", "no-such-program").stderr and servers(home)["none"]["sandbox"] is True
+    assert "In a sandbox, but it did not start: typo: " in run("sandbox", "typo", "on", code=1).stderr
+    assert not sandbox_repairs(home)
+    used = {"typo2": entry(home, "t", SAYS=NO_PACKAGE), "key2": entry(home, "x", SAYS="no key")}
+    (home / "client.json").write_text(json.dumps({"mcpServers": used}))
+    done = json.loads(run("import", str(home / "client.json"), "--yes", "--no-count", "--json").stdout)
+    assert done["sandbox"]["on"] == ["typo2"] and "no key" in done["sandbox"]["off"]["key2"]
+    assert [servers(home)[name].get("sandbox") for name in used] == [True, None]
 
 
 @needs_sandbox()
@@ -343,7 +371,7 @@ def test_trials_have_a_time_for_each_eight_servers_and_twice_that_for_all(
     monkeypatch.setattr(trials, "can_ask", lambda: waits)
     own = {f"s{number:02}": {"command": "prog", "args": [str(number)]} for number in range(18)}
     file = ServersFile(home / "servers.yaml", os.environ)
-    trial = tried(file, own) if waits is None else boxed(file, own, dict, True, asks=False)
+    trial = tried(file, own) if waits is None else boxed(file, own, dict, True, asks=False, are_used=True)
     assert seen == limits and not trial.passed
     assert [*trial.refused.values()] == ["late"] * (18 - late) + ["others took all the time"] * late
     assert "Eight have two minutes, all four; without a terminal 20 and 40 s." in PAGE.read_text()

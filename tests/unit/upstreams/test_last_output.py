@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from mcp_hub.app.readiness import summary
 from mcp_hub.types import Cause, UpstreamState, UpstreamStatus
+from mcp_hub.upstreams.process.commands import package_problem
 from mcp_hub.upstreams.process.stdio import exception_of, with_output
 from mcp_hub.upstreams.supervision import lifecycle
 from mcp_hub.upstreams.supervision.lifecycle import Life, RestartRule
@@ -152,6 +153,28 @@ def test_a_reason_in_the_log_is_one_line(reason: str | None, said: str) -> None:
 def test_a_long_reason_is_cut_and_keeps_its_end() -> None:
     cut = brief(f"{'x' * 500}{lifecycle.GAVE_UP}6 failures in 60 s)")
     assert len(cut) == 200 and cut.endswith("x… (gave up after 6 failures in 60 s)")
+
+
+@pytest.mark.parametrize(
+    ("output", "problem"),
+    [
+        (f"{NPM}\nnpm error 404  'nope@*' is not in this registry.", "The package nope does not exist"),
+        (
+            "npm error 404 | npm error 404  The requested resource '@a/b@1.2' could not be found or you do not have it",
+            "The package @a/b does not exist, or is private",
+        ),
+        (NPM, "The package does not exist"),
+        (
+            "× No solution found when resolving tool dependencies: | ╰─▶ Because mcp-nope was not found in the package"
+            " |     registry and you require mcp-nope, we can conclude that your requirements are unsatisfiable.",
+            "The package mcp-nope does not exist",
+        ),
+        ("HTTP 404: the file was not found", None),
+        ("", None),
+    ],
+)
+def test_a_package_that_does_not_exist_is_named(output: str, problem: str | None) -> None:
+    assert package_problem(output) == problem
 
 
 def status(server: str, state: UpstreamState = UpstreamState.READY, reason: str | None = None) -> UpstreamStatus:

@@ -141,7 +141,7 @@ def _replaced(entry: JsonObject, before: str, after: str) -> JsonObject:
     return {key: changed(value) for key, value in entry.items()}
 
 
-def print_plan(plan: ImportPlan) -> None:
+def print_plan(plan: ImportPlan, *, is_dry: bool = False) -> None:
     """Prints the servers to stdout, notes to stderr."""
     for server in plan.taken:
         old = f"; there: {', '.join(server.old_names)}" if server.old_names else ""
@@ -150,8 +150,7 @@ def print_plan(plan: ImportPlan) -> None:
     if not plan.sources and not plan.skipped and not plan.problems:
         say("No servers of other clients were found. Add one with: mcp-hub add NAME -- COMMAND")
         return
-    counted = [tables.plural(len(plan.taken), "server"), f"from {tables.plural(len(plan.sources), 'source')}"]
-    say(f"{' '.join(counted)}, {tables.plural(plan.doubles, 'double')} merged, {len(plan.skipped)} not taken")
+    say(hide("\n".join(_summary(plan, is_dry=is_dry))))
     for name, source, reason in plan.skipped:
         say(hide(on_one_line(f"not taken: {name} ({source}): {reason}")))
     for server in plan.taken:
@@ -165,6 +164,16 @@ def print_plan(plan: ImportPlan) -> None:
         say(hide(on_one_line(line)))
     for problem in plan.problems:
         say(hide(f"warning: {problem}"))
+
+
+def _summary(plan: ImportPlan, *, is_dry: bool) -> Iterator[str]:
+    are_clients = all(server.is_users for server in plan.taken) and all(server.is_users for server in plan.there)
+    servers = tables.plural(len(plan.taken), "server")
+    sources = tables.plural(len(plan.sources), "client" if are_clients else "source")
+    doubles = tables.plural(plan.doubles, "double")
+    yield f"{servers} from {sources}, {doubles} merged, {len(plan.skipped)} not taken"
+    if is_dry and plan.taken:
+        yield f"Would write {servers} to {plan.file.path}"
 
 
 def _value_text(value: object) -> str:
@@ -182,7 +191,9 @@ def _passing(taken: Sequence[TakenServer], env: Mapping[str, str]) -> Iterator[s
         if names := ", ".join(server.proposed(env)):
             yield f"{server.name}: may need {names} of this shell, which it does not get without pass_env: [{names}]"
     if any("command" in server.entry for server in taken) and (names := ", ".join(withheld(env))):
-        yield f"no server gets {names} of this shell, unless its entry in servers.yaml lists the name under pass_env"
+        why = "variables like these can open an account, a machine or the desktop"
+        unless = "unless its entry in servers.yaml lists the name under pass_env"
+        yield f"no server gets {names} of this shell, {unless}: {why}"
 
 
 def print_alerts(plan: ImportPlan, env: Mapping[str, str]) -> bool:
@@ -237,7 +248,7 @@ def data_of(plan: ImportPlan, trial: Trial, *, written: bool, costs: MeasuredCos
     counted = None if costs is None else {**asdict(costs), "absent": [item.server for item in costs.absent]}
     return {
         **{"file": str(plan.file.path), "written": written, "servers": taken, "not_taken": gone},
-        "sandbox": {"on": [*trial.passed], "off": hide_within({**trial.refused, **trial.untried})},
+        "sandbox": {"on": [*trial.passed, *trial.failed], "off": hide_within({**trial.refused, **trial.untried})},
         **{"doubles": plan.doubles, "tokens": counted, "warnings": [hide(str(item)) for item in plan.problems]},
     }
 

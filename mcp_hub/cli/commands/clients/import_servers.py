@@ -89,7 +89,7 @@ def import_servers(
     file = found_file(config)
     plan, inputs = plan_of(sources, file, keyring=keyring, asks=not (yes or dry_run))
     if not as_json:
-        print_plan(plan)
+        print_plan(plan, is_dry=dry_run)
     is_strange = print_alerts(plan, os.environ)
     costs, trial = None, Trial()
     plan = with_agreed_paths(plan, yes=yes, asks=True) if not dry_run and (yes or is_anybody_there()) else plan

@@ -32,7 +32,7 @@ from mcp_hub.onboarding.changes.written import ClientRecords
 from mcp_hub.onboarding.clients.model import Where
 from mcp_hub.onboarding.clients.reading import client_files, clients_of
 from mcp_hub.onboarding.files import BACKUP, FileRefused
-from mcp_hub.onboarding.servers_file.servers_file import ServersFile
+from mcp_hub.onboarding.servers_file.servers_file import ServersFile, option_for
 from mcp_hub.stores.long_results import DOCUMENTS
 
 _ABOUT: Final = {"secrets": "a secret of the configuration"}
@@ -100,7 +100,8 @@ def _nothing(remaining: Sequence[HubPath], purge: bool) -> int:
     """Says that there is nothing to restore; returns the exit code."""
     is_served = bool(_http_hubs())
     say(f"Nothing to do: no client has the hub{'' if is_served else ', and nothing of it runs'}.")
-    return EXIT_TOOL if is_served else 0 if purge else _end(0, remaining)
+    _tell_servers(remaining, purge)
+    return _end(EXIT_TOOL if is_served else 0, remaining, purge)
 
 
 def _tell_removed(step: Step) -> bool:
@@ -244,9 +245,25 @@ def _tell_servers(remaining: Sequence[HubPath], purge: bool) -> None:
     for item in remaining:
         if item.name == "configuration" and item.exists:
             with suppress(ConfigError):
-                names = ", ".join(ServersFile(item.path, os.environ).servers())
+                file = ServersFile(item.path, os.environ)
+                servers = list(file.servers())
                 end = "is removed with these servers" if purge else "keeps its servers"
-                say(visible(hide(f"{item.path} {end}: {names}")))
+                say(visible(hide(f"{item.path} {end}: {', '.join(servers)}")))
+                if names := ", ".join(_in_no_client(file, servers)):
+                    aim = "To put all servers into one first" if purge else "To put all servers into one"
+                    advice = f"{aim}: mcp-hub export CLIENT --write --all{option_for(file)}"
+                    say(visible(hide(f"  In no client, only there: {names}. {advice}")))
+
+
+def _in_no_client(file: ServersFile, servers: Sequence[str]) -> list[str]:
+    """Servers that neither came from a client nor went into one by `export`."""
+    state, config = state_dir(os.environ), os.path.abspath(file.path)
+    with suppress(OSError, FileRefused):
+        records = ClientRecords(state)
+        changed = [item for item in Acts(state).states() if item.path != os.path.realpath(config)]
+        written = {path[-1] for item in changed for path in item.entries}
+        return [name for name in servers if name not in written and not records.client_of(config, name)]
+    return []
 
 
 def _purge(remaining: Sequence[HubPath], running: Sequence[HubRecord]) -> int:

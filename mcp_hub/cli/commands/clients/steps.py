@@ -195,6 +195,9 @@ def undo(names: Sequence[str], where: Where) -> int:
         fail("nothing_to_undo", f"There is nothing to undo{who}.", EXIT_TOOL)
     failed = any(result.problems for _, result in act.files)
     put(f"{'Undone in part' if failed or names else 'Undone'}: {act.title}")
+    if act.earlier:
+        again = " ".join(("mcp-hub install --undo", *names))
+        say(visible(f"What was done before stays: {act.earlier}. To take that back, too: {again}"))
     gone = {str(path) for path, _ in act.files if not os.path.lexists(path)}
     end_unused({*configs, *gone} - installed_configs(state))
     return EXIT_TOOL if failed else 0
@@ -283,7 +286,8 @@ def _tell(step: Step, problem: FileRefused | None) -> None:
         outcome = "the hub is installed" if step.after else "the hub is removed"
         if step.back:
             outcome += f", {tables.plural(len(step.back), 'server')} back: {visible(hide(', '.join(step.back)))}"
-        restart = f". Next: {client.restart}" if client.restart else ""
+        itself = f"restart the client if it {'does not show' if step.after else 'still shows'} the hub"
+        restart = f". Next: {client.restart or itself}"
         if step.options and isinstance(step.before, dict):
             outcome += visible(hide(f"; it keeps {', '.join(step.options)}"))
         put(f"{client.title}: {outcome}{restart}.")

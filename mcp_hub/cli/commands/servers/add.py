@@ -148,7 +148,7 @@ class _CommandLine(click.Command):
 )  # fmt: skip
 @click.option(
     "--sandbox/--no-sandbox", "is_boxed", default=None,
-    help="Write sandbox: on, or off. Default: on, if the server starts in a sandbox.",
+    help="Write sandbox: on, or off. Default: on, unless the sandbox keeps the server from starting.",
 )  # fmt: skip
 @config_option
 def add(
@@ -177,7 +177,7 @@ def add(
     mcp-hub add io.example/weather     a name in the registry at hub.registry
 
     A secret in an option or argument is kept in a file of its own, which only you can read, and is not shown. Better
-    write ${VAR}, in single quotes. A local server that starts in a sandbox gets one. A running hub starts the server.
+    write ${VAR}, in single quotes. A local server gets a sandbox if it can. A running hub starts the server.
     """
     file = found_file(config)
     secrets = _kept_secrets(file, keyring)

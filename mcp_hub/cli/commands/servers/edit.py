@@ -22,7 +22,7 @@ from mcp_hub.cli.render.output import agrees, put, say
 from mcp_hub.cli.setup import EXIT_CONFIG, EXIT_TOOL, check_servers, config_option, fail, fail_with, load_config
 from mcp_hub.cli.trials import OFF, ON, Trial, in_sandbox, is_local, print_trial, tried, why_unsupported
 from mcp_hub.clock import SystemClock
-from mcp_hub.config.load.load import load
+from mcp_hub.config.load.load import Loaded, load
 from mcp_hub.config.trust import state_dir
 from mcp_hub.errors import ConfigError
 from mcp_hub.masking import hide, visible
@@ -240,19 +240,27 @@ def switch_sandbox(names: Sequence[str], word: str, config: str | None) -> int:
         fail("misplaced_key", f"{name} is not a local program: only those have a sandbox")
     if is_on and (reason := why_unsupported()) is not None:
         fail("sandbox_unsupported", reason)
-    trial = tried(file, servers) if is_on else Trial(tuple(servers))
+    trial = _with_own(tried(file, servers), loaded) if is_on else Trial(tuple(servers))
     changes = [
         Put(name, in_sandbox(servers[name], ON if is_on else OFF)["sandbox"], "sandbox") for name in trial.passed
     ]
     if changes and make(file, changes):
         report(file, f"sandbox: {word} for {', '.join(trial.passed)}")
         trial = replace(trial, passed=())
-    elif not trial.refused and not trial.untried:
+    elif not (trial.refused or trial.untried or trial.failed):
         which = "each enabled local server says on or off already. To change one: mcp-hub sandbox SERVER on"
         say(f"Nothing to do: {f'{word} already' if servers or not is_on else which}.")
     if is_on:
         print_trial(trial, file)
-    return EXIT_TOOL if trial.refused or trial.untried else 0
+    return EXIT_TOOL if trial.refused or trial.untried or trial.failed else 0
+
+
+def _with_own(trial: Trial, loaded: Loaded) -> Trial:
+    """The trial of servers of which some have a sandbox already, and keep it."""
+    effective = loaded.settings.effective
+    failed = {name: reason for name, reason in trial.refused.items() if effective(name).sandbox.mode != "off"}
+    refused = {name: reason for name, reason in trial.refused.items() if name not in failed}
+    return replace(trial, refused=refused, failed=failed)
 
 
 def _change(file: ServersFile, changes: Sequence[Change], verb: str) -> None:

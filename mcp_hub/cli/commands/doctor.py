@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from mcp_hub.app.upstream_factory import find_program
-from mcp_hub.attach.serve import why_alone
+from mcp_hub.attach.serve import how_to_share, why_alone
 from mcp_hub.cli import completion
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, ReachedHub, own_wait_options, run_with_hub
@@ -217,7 +217,7 @@ async def _doctor(
         counted = tables.plural(len(diagnoses), "server")
         put(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
         if hub.loaded is not None and (why := why_alone(hub.loaded.place, os.environ)):
-            say(f"Each client of this shell has a hub of its own, because {why}")
+            say(f"Each client of this shell has a hub of its own, because {why}{how_to_share(why)}")
         for repair, outcome in repairs:
             tables.print_lines(_repair_lines(repair, outcome))
         tables.print_warnings(warnings)

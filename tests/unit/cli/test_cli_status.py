@@ -65,8 +65,34 @@ def test_a_background_hub_and_clients_that_do_not_join_it_are_one_truth() -> Non
     lines = [text for text, _ in report_lines(_HubReport("/x.yaml", [hub], alone="this is a container"), 0.0)]
     said = (
         "clients of this shell do not join the background hub: each has a hub of its own, because this is a container"
+        "; hub: {attach: always} has them share one"
     )
     assert said in lines and not any(line.startswith("clients:") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("alone", "offer", "setting"),
+    [
+        ("", "The next client starts one, and so does mcp-hub open.", ""),
+        ("this is a container", "Start one with mcp-hub open, or ", "; hub: {attach: always} has them share one"),
+        ("hub.attach is never", "Start one with mcp-hub serve --http, or ", ""),
+    ],
+)
+def test_without_a_hub_it_says_what_starts_one(alone: str, offer: str, setting: str) -> None:
+    lines = [text for text, _ in report_lines(_HubReport("/x.yaml", [], alone=alone), 0.0)]
+    assert lines[0].startswith(f"No hub runs for /x.yaml. {offer}")
+    assert lines[1:] == ([f"clients: each has a hub of its own, because {alone}{setting}"] if alone else [])
+
+
+def test_doctor_in_a_container_names_the_setting_that_shares_a_hub(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(place).write_text("servers: {}")
+    for name in ("MCP_HUB_ATTACH", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("container", "podman")
+    for command, who in (("doctor", "Each client of this shell"), ("status", "clients: each")):
+        said = run(command).output
+        why = "this is a container; hub: {attach: always} has them share one"
+        assert f"{who} has a hub of its own, because {why}\n" in said, said
 
 
 def test_report_counts_servers_and_names_those_given_up() -> None:

@@ -15,6 +15,7 @@ from mcp_hub import __version__
 from mcp_hub.attach.folder import different_variables, variables_of
 from mcp_hub.attach.hello import is_newer
 from mcp_hub.attach.serve import how_to_share, why_alone
+from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord, end_hub, hubs_of, use_of
 from mcp_hub.cli.commands.running.paths import HubPath, path_lines, shown_paths
@@ -83,7 +84,7 @@ def status(as_json: bool, config: str | None) -> None:
         config_place, hubs, variables=scopes, paths=paths, alone=why_alone(config_place, os.environ), uses=uses,
         apart=_apart(hubs), warnings=warnings,
     )  # fmt: skip
-    if config_place and os.path.isfile(config_place) and any(hub.endpoint for hub in hubs):
+    if config_place and any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
         run_with_client(reach, lambda client: _ask(client, report, as_json), operates=True)
     raise SystemExit(_print(report, as_json))
@@ -100,9 +101,12 @@ def _apart(hubs: Sequence[HubRecord]) -> dict[str, list[str]]:
 
 async def _ask(client: "HubClient", report: _HubReport, as_json: bool) -> int:
     try:
-        servers = await client.servers()
+        listed, outdated = await waiting.file_read(client.lists.servers, report.config)
+        if not as_json:
+            tables.print_warnings(outdated)
+        report = msgspec.structs.replace(report, servers=listed.servers, warnings=[*report.warnings, *outdated])
         clients = await client.lists.clients() if any(hub.url for hub in report.hubs) else []
-        return _print(msgspec.structs.replace(report, servers=servers, clients=clients), as_json)
+        return _print(msgspec.structs.replace(report, clients=clients), as_json)
     except (RpcError, ConfigError) as problem:
         message = with_code(problem) if isinstance(problem, RpcError) else str(problem)
         return _print(msgspec.structs.replace(report, problem=message), as_json)

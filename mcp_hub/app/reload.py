@@ -173,12 +173,11 @@ class Reloader:
             tasks.start_soon(keep_running, "overrides", self._watch, overrides, name="overrides")
 
     async def _watch(self, file: Path) -> None:
+        seen = self._stamps[file]
         while True:
-            stamp = await changed(file, self._stamps[file])
-            if stamp != self._stamps[file] and self.settings.hub.watch:  # nobody else has read it meanwhile
+            seen = await changed(file, seen)
+            if seen != self._stamps[file] and self.settings.hub.watch:  # nobody else has read it meanwhile
                 await self.reload("file")
-            else:
-                self._stamps[file] = stamp
 
     async def _loaded(self) -> Loaded:
         with anyio.move_on_after(_READING):

@@ -354,7 +354,7 @@ class Admin(msgspec.Struct, frozen=True):
             return ServerList(servers)
         stamp, unmatched = self.reloader.stamp, await self.watch.unmatched()
         patterns = [UnmatchedInfo(list(pattern.path), hide(pattern.reason)) for pattern in unmatched]
-        return ServerList(servers, patterns, stamp.text if stamp is not None else "")
+        return ServerList(servers, patterns, stamp.text if stamp is not None else "", self.watch.last_reload(profile))
 
     async def restart(self, server: str) -> None:
         """Replaces a server and reads its secrets again; its calls have `hub.drain_timeout` to end.

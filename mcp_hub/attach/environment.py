@@ -364,14 +364,18 @@ def runtime_folder(env: "Mapping[str, str]") -> str | None:
     return folder or None
 
 
+CI = "this is CI"
+CONTAINER = "this is a container"
+
+
 def why_not(env: "Mapping[str, str]") -> str | None:
     """The reason why `auto` does not attach, such as a container."""
     if user() is None:
         return "background hubs are not available on Windows"
     if env.get("CI", "").lower() not in ("", "0", "false"):
-        return "this is CI"
+        return CI
     if "container" in env or "KUBERNETES_SERVICE_HOST" in env:
-        return "this is a container"
+        return CONTAINER
     if os.path.exists("/.dockerenv") or os.path.exists("/run/.containerenv"):
-        return "this is a container"
+        return CONTAINER
     return None

@@ -3,7 +3,7 @@
 import os
 
 from mcp_hub.attach.arguments import VARIABLE, HubWanted
-from mcp_hub.attach.environment import LARGEST, named_variables, why_not, written_mode
+from mcp_hub.attach.environment import CI, CONTAINER, LARGEST, named_variables, why_not, written_mode
 from mcp_hub.attach.system import NO_WAIT
 
 TYPE_CHECKING = False
@@ -29,6 +29,11 @@ def why_alone(config: str, env: "Mapping[str, str]") -> str:
     if mode == "never":
         return f"${VARIABLE} is never" if written else "hub.attach is never"
     return why_not(env) or "" if mode == "auto" else ""
+
+
+def how_to_share(why: str) -> str:
+    """The setting by which clients share a hub in spite of `why_alone`, if one does."""
+    return "; hub: {attach: always} has them share one" if why in (CI, CONTAINER) else ""
 
 
 def mode_in(config: str) -> str | None:

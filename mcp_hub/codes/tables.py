@@ -190,7 +190,10 @@ COMMANDS: Final = table(
         "With `hub.attach: always` a client must join a background hub, and cannot.",
         "Remove the cause that the message names, or set `hub.attach: auto`.",
     ),
-    hub_outdated=("The running hub has not read this version of the file.", "Run `mcp-hub reload`, or add --local."),
+    hub_outdated=(
+        "The running hub goes by an earlier version of its file: the present one has a mistake, or was not read.",
+        "Correct what `mcp-hub check` shows, then run `mcp-hub reload`.",
+    ),
     refused_by_hub=("The hub refused the request.", "Read its message."),
     cannot_listen=("The address cannot be listened on.", "Choose another one with --host and --port."),
     store_in_memory=(

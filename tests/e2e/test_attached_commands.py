@@ -136,6 +136,17 @@ async def test_open_has_the_hub_listen_on_loopback_and_it_wants_the_token(place:
         assert called.status_code == 405, called.text
 
 
+async def test_attached_hub_names_a_mistake_in_its_file(tmp_path_factory: pytest.TempPathFactory) -> None:
+    async with place_of(tmp_path_factory.mktemp("bad"), servers=("a",)) as place, place.joined() as client:
+        await echoed(client, "before", "a")
+        place.config.write_text("servers:\n  a:\n    comand: x\n")
+        for command, code in (("status", 0), ("list", 0), ("doctor", 3)):
+            done = await place.command(command)
+            said = done.stdout + done.stderr
+            assert done.returncode == code and f"{place.config}:3: " in said and "hub_outdated" in said, done
+        await echoed(client, "after", "a")
+
+
 async def test_stop_ends_the_attached_hub_and_the_next_client_has_a_new_one(place: Place, client: StdioClient) -> None:
     hub = place.hub()
     done = await place.command("stop")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import anyio.to_thread
@@ -140,6 +141,55 @@ async def test_reload_and_restart_find_the_hub_and_check_waits_for_the_file(tmp_
         assert done.returncode == 2 and "comand" in done.stderr
         done = await run(tmp_path, "list", "--json")
         assert [own["server"] for own in json.loads(done.stdout)["servers"]] == ["fix", "gone"], "as the hub has it"
+
+
+def refusals(hub: Hub, number: int) -> bool:
+    return hub.stderr.count('"reload_failed"') == number
+
+
+MISTAKES = (
+    ("servers:\n  fix:\n    comand: x\n", 3, "comand"),
+    ("servers:\n  fix: {command: x\n", 3, ""),
+    ("servers:\n  fix: {command: x}\nhub:\n  expos: full\n  attac: never\n", 4, "what mcp-hub check shows"),
+)
+
+
+async def test_mistake_in_the_file_of_a_running_hub_is_named_with_its_line(tmp_path: Path) -> None:
+    file, good = tmp_path / "servers.yaml", json.dumps({"servers": {"fix": entry(journal=tmp_path / "journal")}})
+    async with http_hub(good, tmp_path, relays_all=False) as hub:
+        await until(lambda: '"upstream_ready"' in hub.stderr)
+        for number, (text, line, word) in enumerate(MISTAKES, start=1):
+            file.write_text(text)
+            await until(partial(refusals, hub, number))
+            for command, code, shown in (("status", 0, "1 ready"), ("list", 0, "fix "), ("doctor", 3, "fix: ok")):
+                done = await run(tmp_path, command)
+                said = done.stdout + done.stderr
+                assert f"the running hub keeps its settings from before: {file}:{line}:" in said, (command, said)
+                assert "hub_outdated" in said and word in said and "by itself" in said, (command, said)
+                assert (done.returncode, shown in done.stdout) == (code, True), (command, said)
+        document = json.loads((await run(tmp_path, "doctor", "--json")).stdout)
+        assert [problem["code"] for problem in document["around"]] == ["hub_outdated"]
+        assert "hub_outdated" in json.loads((await run(tmp_path, "status", "--json")).stdout)["warnings"][0]
+        file.write_text(f"{good}\n")
+        done = await run(tmp_path, "doctor")
+        assert (done.returncode, "hub_outdated" in done.stdout + done.stderr) == (0, False), "it waits for the hub"
+        file.unlink()
+        await until(partial(refusals, hub, len(MISTAKES) + 1))
+        done = await run(tmp_path, "status")
+        assert (done.returncode, f"before: {file}: the file does not exist. " in done.stderr) == (0, True), done
+
+
+async def test_file_that_the_hub_does_not_watch_is_outdated_until_the_reload(tmp_path: Path) -> None:
+    def text(**more: object) -> str:
+        return json.dumps({"servers": {"fix": entry(journal=tmp_path / "journal")}, "hub": {"watch": False, **more}})
+
+    async with http_hub(text(), tmp_path, relays_all=False) as hub:
+        await until(lambda: '"upstream_ready"' in hub.stderr)
+        (tmp_path / "servers.yaml").write_text(text(expose="full"))
+        done = await run(tmp_path, "doctor")
+        assert done.returncode == 3 and "fix:     Run mcp-hub reload.\n" in done.stdout, done
+        assert (await run(tmp_path, "reload")).returncode == 0
+        assert (await run(tmp_path, "doctor")).returncode == 0
 
 
 async def test_virtual_server_is_shown_when_a_program_has_registered_tools(tmp_path: Path) -> None:

@@ -326,3 +326,24 @@ async def test_a_file_that_is_written_all_the_time_is_read_all_the_same(
 
     with anyio.fail_after(WAIT):
         assert await reload.changed(path, known, restless) != known
+
+
+async def test_change_that_is_not_watched_is_not_noted_as_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "servers.yaml"
+    reloader, hub = made(path, f"{ONE}hub: {{watch: false}}\n")
+    before, seen = reloader.stamp, anyio.Event()
+    written(path, f"{ONE.replace('command: x', 'command: z')}hub: {{watch: false}}\n")
+
+    async def changed(file: Path, earlier: FileStamp | None) -> FileStamp | None:
+        if file == path and earlier == before:
+            return stamp_of(path)
+        if file == path:
+            seen.set()
+        await anyio.sleep_forever()
+        return None
+
+    monkeypatch.setattr(reload, "changed", changed)
+    async with watching(reloader):
+        await seen.wait()
+        assert reloader.stamp == before
+        assert not await reloader.reread("a") and hub.applied == [], "a restart takes nothing from it"

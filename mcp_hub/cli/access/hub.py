@@ -63,7 +63,7 @@ def _nothing() -> None:
 class ReachedHub(msgspec.Struct, frozen=True):
     """The hub of a command; `app` if it is in this process. `has_all`: it has all configured servers.
 
-    `read`: its configuration, if readable.
+    `read`: its configuration, if readable; `file`: where that is, empty unless a hub of this machine runs for it.
     """
 
     client: "HubClient"
@@ -71,6 +71,7 @@ class ReachedHub(msgspec.Struct, frozen=True):
     app: "App | None" = None
     wait: float = 0.0
     has_all: bool = True
+    file: str = ""
 
     @property
     def loaded(self) -> "Loaded | None":
@@ -86,6 +87,10 @@ class ReachedHub(msgspec.Struct, frozen=True):
             await waiting.settle(self.app.hub, self.wait)
         else:
             await waiting.settle_running(self.client.servers)
+
+    async def listed(self) -> "tuple[ServerList, list[ConfigFinding]]":
+        """The servers, and why a running hub goes by an earlier version of its file."""
+        return await waiting.file_read(self.client.lists.servers, self.file)
 
     async def find(self, name: str, doing: Callable[[str], None], kind: Kind = Kind.TOOL) -> None:
         """Waits until `app` lists the entry (a resource by URI) or all servers settled; `doing` shows the wait."""
@@ -125,11 +130,12 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 class _HubPlace(msgspec.Struct, frozen=True):
-    """The URL of a hub and its Unix socket; `operator` is its token, or empty."""
+    """The URL of a hub, its Unix socket and its configuration; `operator` is its token, or empty."""
 
     url: str
     socket: str | None = None
     operator: str = ""
+    file: str = ""
 
 
 def _needs_url(context: click.Context, _: click.Parameter, token: str | None) -> str | None:
@@ -206,7 +212,7 @@ def run_with_hub(
             reach,
             at,
             read,
-            lambda client: main(ReachedHub(client, read)),
+            lambda client: main(ReachedHub(client, read, file=at.file)),
             profile=profile,
             operates=operates,
         )
@@ -246,14 +252,15 @@ def running_place(reach: Reach) -> "tuple[_HubPlace, Callable[[], Loaded | None]
     from mcp_hub.cli.access.running import running_hub
 
     try:
-        record = running_hub(config_place(reach.config), os.environ)
+        file = config_place(reach.config)
+        record = running_hub(file, os.environ)
     except ConfigError as error:
         fail_with(error)
     if record is None:
         return None
     if reach.verbose:
         say(f"asking the running hub at {record.socket or record.url} (process {record.pid})")
-    at = _HubPlace(record.endpoint, record.socket, record.operator)
+    at = _HubPlace(record.endpoint, record.socket, record.operator, file)
 
     @cache
     def read() -> "Loaded | None":

@@ -5,12 +5,12 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Final
 
 import anyio
 import click
 import msgspec
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from mcp_hub.app.catalog_rules import view_rules
 from mcp_hub.app.http import why_not_listen
@@ -44,13 +44,9 @@ from mcp_hub.config.trust import overrides_of, state_dir
 from mcp_hub.errors import ConfigError, ConfigFinding, StartFailed
 from mcp_hub.files import LARGEST_OWN
 from mcp_hub.masking import hide
-from mcp_hub.protocol.rest.servers import ServerList
 from mcp_hub.types import JsonObject, RawJson, not_ready
 
 _Findings = Sequence[ConfigFinding]
-_READING: Final = 5.0
-_LOOK: Final = 0.1
-"""Seconds for a running hub to read a changed file, and between two looks."""
 
 
 @click.command()
@@ -78,11 +74,11 @@ def check(as_json: bool, no_start: bool, reach: Reach) -> None:
 
     async def compared(hub: ReachedHub) -> int:
         await hub.settle()
-        listed = await _listed(hub, loaded)
-        if listed is None:
-            text = "the running hub has not read this version of the file, so patterns and scripts were not checked. "
-            text += "Run mcp-hub reload, or add --local."
-            _print(report, (), [*warnings, ConfigFinding("hub_outdated", text)], as_json)
+        listed, outdated = await hub.listed()
+        if outdated:
+            text = "Patterns and scripts were not checked; with --local they are."
+            reasons = [replace(finding, message=f"{finding.message} {text}") for finding in outdated]
+            _print(report, (), [*warnings, *reasons], as_json)
             return 0
         late = [status.server for status in not_ready(map(status_of, listed.servers))]
         rules, text = view_rules(loaded.settings), "did not start, so {} were not checked. Run: mcp-hub doctor {}"
@@ -260,17 +256,6 @@ def _script_findings(
             for name, script in scripts.items()
         }
         yield from findings_of(folder, scripts, unknown)
-
-
-async def _listed(hub: ReachedHub, loaded: Loaded) -> ServerList | None:
-    """The servers of a hub that has read the present file, None after a wait."""
-    with anyio.move_on_after(_READING):
-        while True:
-            listed = await hub.client.lists.servers()
-            if hub.app is not None or hub.loaded is None or loaded.stamp is None or listed.stamp == loaded.stamp.text:
-                return listed
-            await anyio.sleep(_LOOK)
-    return None
 
 
 def _loaded(config: str | None, *, runs_commands: bool) -> Loaded:

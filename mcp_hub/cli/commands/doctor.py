@@ -15,11 +15,11 @@ import msgspec
 from msgspec import UNSET, structs
 
 from mcp_hub.app.upstream_factory import find_program
-from mcp_hub.attach.serve import why_alone
+from mcp_hub.attach.serve import how_to_share, why_alone
 from mcp_hub.cli import completion
 from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, ReachedHub, own_wait_options, run_with_hub
-from mcp_hub.cli.commands.repairs import Repair, found_repairs, missing_parts
+from mcp_hub.cli.commands.repairs import Repair, by_hand, found_repairs, missing_parts
 from mcp_hub.cli.render import tables
 from mcp_hub.cli.render.output import put, say
 from mcp_hub.cli.render.servers import notices, project_warnings, status_of, waiting_edits
@@ -194,7 +194,7 @@ async def _doctor(
     repairs: Sequence[tuple[Repair, str]],
 ) -> int:
     seconds = await _settled(hub, patience)
-    listed = await hub.client.lists.servers()
+    listed, outdated = await hub.listed()
     servers = [server for server in listed.servers if not names or server.server in names]
     diagnoses = [_diagnosis(server, hub.loaded, seconds.get(server.server)) for server in servers]
     repairs = [
@@ -202,6 +202,7 @@ async def _doctor(
         for repair, outcome in repairs
         if not any(_has_path(diagnosis, repair) for diagnosis in diagnoses)
     ]
+    repairs += [(structs.replace(by_hand(finding.code, finding.message), is_problem=True), "") for finding in outdated]
     warnings = [*hub.unmatched(listed), *notices(servers, ends=hub.app is not None)]
     if hub.loaded is not None:
         warnings += [*project_warnings(hub.loaded.settings), *waiting_edits(hub.loaded.path, names)]
@@ -215,7 +216,7 @@ async def _doctor(
         counted = tables.plural(len(diagnoses), "server")
         put(f"{counted}, {wrong} with a problem" if wrong else f"{counted}, all fine")
         if hub.loaded is not None and (why := why_alone(hub.loaded.place, os.environ)):
-            say(f"Each client of this shell has a hub of its own, because {why}")
+            say(f"Each client of this shell has a hub of its own, because {why}{how_to_share(why)}")
         for repair, outcome in repairs:
             tables.print_lines(_repair_lines(repair, outcome))
         tables.print_warnings(warnings)

@@ -169,9 +169,11 @@ def list_servers(as_json: bool, accounts: bool, reach: Reach) -> None:
 
 async def _list(hub: ReachedHub, as_json: bool, *, with_accounts: bool) -> int:
     await hub.settle()
-    servers = await hub.client.servers()
+    listed, outdated = await hub.listed()
+    servers = listed.servers
     statuses = [status_of(server) for server in servers]
     missing = not_ready(statuses)
+    tables.print_warnings(outdated)
     if has_overlay() and hub.loaded is not None:
         tables.print_warnings(project_warnings(hub.loaded.settings))
     accounts = (await hub.client.accounts.listed()).accounts if with_accounts else []

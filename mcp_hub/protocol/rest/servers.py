@@ -219,20 +219,6 @@ class UnmatchedInfo(Struct, frozen=True):
     reason: str
 
 
-class ServerList(Struct, omit_defaults=True):
-    """The caller's servers in configured order.
-
-    `unmatched` patterns and the file's `stamp` are only for callers without a profile.
-    """
-
-    servers: list[ServerInfo]
-    unmatched: list[UnmatchedInfo] = []
-    stamp: str = ""
-
-    def without_output(self) -> "ServerList":
-        return replace(self, servers=[server.without_output() for server in self.servers])
-
-
 class LastReload(Struct):
     """The last reload; `findings` are faults of a file that was not `applied`."""
 
@@ -243,6 +229,23 @@ class LastReload(Struct):
 
     def without_paths(self) -> Self:
         return replace(self, findings=[without_paths(text) for text in self.findings])
+
+
+class ServerList(Struct, omit_defaults=True):
+    """The caller's servers in configured order.
+
+    `unmatched` patterns, the `stamp` of the file that was read last, and that `reload` are only for callers without a
+    profile.
+    """
+
+    servers: list[ServerInfo]
+    unmatched: list[UnmatchedInfo] = []
+    stamp: str = ""
+    reload: LastReload | None = None
+
+    def without_output(self) -> "ServerList":
+        reload = None if self.reload is None else self.reload.without_paths()
+        return replace(self, servers=[server.without_output() for server in self.servers], reload=reload)
 
 
 class RestartAnswer(Struct):

@@ -6,20 +6,22 @@ import stat
 from pathlib import Path
 from typing import Final
 
+import anyio
 import pytest
 from click.testing import CliRunner, Result
 
 from mcp_hub import __version__
 from mcp_hub.cli import _GROUPS, main
+from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.running import HubRecord, recorded, running_hub
 from mcp_hub.cli.commands.running.status import _HubReport, report_data, report_lines
 from mcp_hub.config.trust import OVERRIDE
 from mcp_hub.errors import ConfigError
 from mcp_hub.library.hub import Hub
 from mcp_hub.protocol.rest.overview import ClientSummary
-from mcp_hub.protocol.rest.servers import SandboxInfo, ServerInfo
+from mcp_hub.protocol.rest.servers import LastReload, SandboxInfo, ServerInfo, ServerList
 from mcp_hub.sessions.clients import HubUse, PresentClient
-from mcp_hub.types import Era
+from mcp_hub.types import Era, FileStamp
 from tests.unit.cli.command import hub
 
 
@@ -65,8 +67,77 @@ def test_a_background_hub_and_clients_that_do_not_join_it_are_one_truth() -> Non
     lines = [text for text, _ in report_lines(_HubReport("/x.yaml", [hub], alone="this is a container"), 0.0)]
     said = (
         "clients of this shell do not join the background hub: each has a hub of its own, because this is a container"
+        "; hub: {attach: always} has them share one"
     )
     assert said in lines and not any(line.startswith("clients:") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("alone", "offer", "setting"),
+    [
+        ("", "The next client starts one, and so does mcp-hub open.", ""),
+        ("this is a container", "Start one with mcp-hub open, or ", "; hub: {attach: always} has them share one"),
+        ("hub.attach is never", "Start one with mcp-hub serve --http, or ", ""),
+    ],
+)
+def test_without_a_hub_it_says_what_starts_one(alone: str, offer: str, setting: str) -> None:
+    lines = [text for text, _ in report_lines(_HubReport("/x.yaml", [], alone=alone), 0.0)]
+    assert lines[0].startswith(f"No hub runs for /x.yaml. {offer}")
+    assert lines[1:] == ([f"clients: each has a hub of its own, because {alone}{setting}"] if alone else [])
+
+
+def test_doctor_in_a_container_names_the_setting_that_shares_a_hub(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(place).write_text("servers: {}")
+    for name in ("MCP_HUB_ATTACH", "CI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("container", "podman")
+    for command, who in (("doctor", "Each client of this shell"), ("status", "clients: each")):
+        said = run(command).output
+        why = "this is a container; hub: {attach: always} has them share one"
+        assert f"{who} has a hub of its own, because {why}\n" in said, said
+
+
+MISTAKE: Final = "/s.yaml:3: a.b: no key. Did you mean c? [x]"
+REFUSED: Final = LastReload("file", "2026-12-01T00:00:00Z", False, [MISTAKE, "y"])
+BY_REQUEST: Final = LastReload("request", "2026-12-01T00:00:00Z", False, [MISTAKE])
+KEEPS: Final = "the running hub keeps its settings from before: /s.yaml:3: a.b: no key. Did you mean c? Correct"
+UNREAD: Final = "the running hub has not read this version of the file"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("text", "is_read", "reload", "said"),
+    [
+        ("servers: {}", True, None, ""),
+        ("servers: {}", True, LastReload("file", "2026-12-01T00:00:00Z", True, []), ""),
+        ("servers: {}", True, REFUSED, f"{KEEPS} what mcp-hub check shows, and the hub reads the file by itself."),
+        ("servers: {}", True, BY_REQUEST, f"{KEEPS} it, then run mcp-hub reload."),
+        ("servers: {}", False, REFUSED, f"{UNREAD}. Run mcp-hub reload."),
+        ("servers:\n  a: {comand: x}", False, None, f"{UNREAD}: FILE:2:"),
+    ],
+)
+async def test_hub_that_goes_by_another_version_of_its_file_is_outdated(
+    place: str, monkeypatch: pytest.MonkeyPatch, text: str, is_read: bool, reload: LastReload | None, said: str
+) -> None:
+    monkeypatch.setattr(waiting, "_READING", 0.0)
+    await anyio.Path(place).write_text(text)
+    listed = ServerList([], [], FileStamp.of(os.stat(place)).text if is_read else "1-2-3-4-5", reload)
+
+    async def servers() -> ServerList:
+        return listed
+
+    _, findings = await waiting.file_read(servers, place)
+    assert [finding.code for finding in findings] == (["hub_outdated"] if said else [])
+    assert not said or findings[0].message.startswith(said.replace("FILE", place))
+    _, elsewhere = await waiting.file_read(servers, "")
+    assert bool(elsewhere) == (reload is not None and not reload.applied), "a hub at a URL has another file"
+
+
+def test_others_than_operators_see_no_path_of_a_refused_file() -> None:
+    shown = ServerList(
+        [], reload=LastReload("file", "", False, ["/home/ann/servers.yaml:3: no key [x]"])
+    ).without_output()
+    assert shown.reload is not None and "/home" not in shown.reload.findings[0]
 
 
 def test_report_counts_servers_and_names_those_given_up() -> None:

@@ -14,7 +14,8 @@ import msgspec
 from mcp_hub import __version__
 from mcp_hub.attach.folder import different_variables, variables_of
 from mcp_hub.attach.hello import is_newer
-from mcp_hub.attach.serve import why_alone
+from mcp_hub.attach.serve import how_to_share, why_alone
+from mcp_hub.cli.access import waiting
 from mcp_hub.cli.access.hub import Reach, run_with_client
 from mcp_hub.cli.access.running import HubRecord, end_hub, hubs_of, use_of
 from mcp_hub.cli.commands.running.paths import HubPath, path_lines, shown_paths
@@ -83,7 +84,7 @@ def status(as_json: bool, config: str | None) -> None:
         config_place, hubs, variables=scopes, paths=paths, alone=why_alone(config_place, os.environ), uses=uses,
         apart=_apart(hubs), warnings=warnings,
     )  # fmt: skip
-    if config_place and os.path.isfile(config_place) and any(hub.endpoint for hub in hubs):
+    if config_place and any(hub.endpoint for hub in hubs):
         reach = Reach(None, None, config)
         run_with_client(reach, lambda client: _ask(client, report, as_json), operates=True)
     raise SystemExit(_print(report, as_json))
@@ -100,9 +101,12 @@ def _apart(hubs: Sequence[HubRecord]) -> dict[str, list[str]]:
 
 async def _ask(client: "HubClient", report: _HubReport, as_json: bool) -> int:
     try:
-        servers = await client.servers()
+        listed, outdated = await waiting.file_read(client.lists.servers, report.config)
+        if not as_json:
+            tables.print_warnings(outdated)
+        report = msgspec.structs.replace(report, servers=listed.servers, warnings=[*report.warnings, *outdated])
         clients = await client.lists.clients() if any(hub.url for hub in report.hubs) else []
-        return _print(msgspec.structs.replace(report, servers=servers, clients=clients), as_json)
+        return _print(msgspec.structs.replace(report, clients=clients), as_json)
     except (RpcError, ConfigError) as problem:
         message = with_code(problem) if isinstance(problem, RpcError) else str(problem)
         return _print(msgspec.structs.replace(report, problem=message), as_json)
@@ -283,9 +287,8 @@ def _variables(scope: Mapping[str, bool]) -> list[tuple[str, str]]:
 def report_lines(report: _HubReport, now: float) -> list[tuple[str, str]]:
     """The report for people, with styles."""
     if not report.hubs:
-        message = "Start one with mcp-hub serve --http, or in the background with mcp-hub service install."
         who = f" for {report.config}" if report.config else ""
-        return [(visible(f"No hub runs{who}. {message}"), "yellow"), *_alone(report), *_paths(report)]
+        return [(visible(f"No hub runs{who}. {_starters(report)}"), "yellow"), *_alone(report), *_paths(report)]
     lines: list[tuple[str, str]] = []
     for hub in report.hubs:
         who = f" for {hub.client}" if hub.client else ""
@@ -312,6 +315,16 @@ def report_lines(report: _HubReport, now: float) -> list[tuple[str, str]]:
         lines.append((f"config:  {report.config}", ""))
     lines += _servers(report)
     return [*((visible(hide(text)), style) for text, style in lines), *_alone(report), *_paths(report)]
+
+
+def _starters(report: _HubReport) -> str:
+    """The ways to start a hub."""
+    if report.config and not report.alone:
+        lasting = "mcp-hub service install or mcp-hub serve --http"
+        return f"The next client starts one, and so does mcp-hub open. For one that stays: {lasting}."
+    if report.config and how_to_share(report.alone):
+        return "Start one with mcp-hub open, or over HTTP with mcp-hub serve --http."
+    return "Start one with mcp-hub serve --http, or in the background with mcp-hub service install."
 
 
 def _servers(report: _HubReport) -> list[tuple[str, str]]:
@@ -345,7 +358,8 @@ def _servers(report: _HubReport) -> list[tuple[str, str]]:
 def _alone(report: _HubReport) -> list[tuple[str, str]]:
     runs = any(hub.folder for hub in report.hubs)
     who = "clients of this shell do not join the background hub: each" if runs else "clients: each"
-    return [(f"{who} has a hub of its own, because {report.alone}", "")] if report.alone and report.config else []
+    why = f"{report.alone}{how_to_share(report.alone)}"
+    return [(f"{who} has a hub of its own, because {why}", "")] if report.alone and report.config else []
 
 
 def _paths(report: _HubReport) -> list[tuple[str, str]]:

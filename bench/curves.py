@@ -42,11 +42,12 @@ CALLS = 5_000
 # ago, and looks at each of them for every new file; so many starts in a row would be measured as one that is worse
 # than linear
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-STARTS = 5
+STARTS = 3
 # seconds in which lists are asked for again and again, so many times
 LISTING, LISTINGS = 0.4, 3
-# a hub is quiet when it uses less than this share of a core for so long; at the latest after so many seconds
-IDLE, LOOK, QUIET_LIMIT = 0.03, 0.25, 15.0
+# a hub is quiet when it uses less than this share of a core for so long, which is more than it waits before it searches
+# all texts for flags; at the latest after so many seconds
+IDLE, LOOK, QUIET_LIMIT = 0.01, 1.5, 15.0
 # seconds for which an idle hub is watched, and how many more are made then
 WATCHED, FEW = 2.0, 30
 # of what is less than this, in its unit, nothing is said
@@ -142,10 +143,13 @@ def of_start(relay: str, setup: Setup) -> Costs:
 
 
 def over_servers(relay: str, points: tuple[int, ...]) -> Curve:
-    """The medians of `STARTS` starts each."""
-    for count in points:
-        starts = [of_start(relay, Setup("stdio", count)) for _ in range(STARTS)]
-        yield count, {cost: median(start[cost] for start in starts) for cost in starts[0]}
+    """The medians of `STARTS` starts each, by turns: a machine may get slower while it is busy."""
+    starts: dict[int, list[Costs]] = {count: [] for count in points}
+    for _ in range(STARTS):
+        for count in points:
+            starts[count].append(of_start(relay, Setup("stdio", count)))
+    for count, found in starts.items():
+        yield count, {cost: median(start[cost] for start in found) for cost in found[0]}
 
 
 def over_tools(relay: str, points: tuple[int, ...]) -> Curve:

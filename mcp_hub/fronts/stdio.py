@@ -20,6 +20,7 @@ from mcp_hub.fronts.mcp.duplex import Duplex
 from mcp_hub.hub import HubPort
 from mcp_hub.ids import new_session_id
 from mcp_hub.sessions.session import Caller
+from mcp_hub.wire.files import widen
 from mcp_hub.wire.pipe import Pipe
 
 _READER_CHECK: Final = 0.2
@@ -27,14 +28,17 @@ _READER_CHECK: Final = 0.2
 
 
 def take_stdio() -> tuple[IO[bytes], IO[bytes]]:
-    """The wire's copies of stdin and stdout, which nothing else reaches then."""
+    """The wire's copies of stdin and stdout, which nothing else reaches then; wide before those of servers are."""
     sys.stdout.flush()
     wire_in, wire_out = os.dup(0), os.dup(1)
     nothing = open_null(os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    return os.fdopen(wire_in, "rb", buffering=0), os.fdopen(wire_out, "wb", buffering=0)
+    files = os.fdopen(wire_in, "rb", buffering=0), os.fdopen(wire_out, "wb", buffering=0)
+    for file in files:
+        widen(file)
+    return files
 
 
 def _socket_of(read: IO[bytes], write: IO[bytes]) -> socket.socket | None:

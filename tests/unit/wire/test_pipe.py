@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import weakref
 from contextlib import ExitStack
@@ -18,6 +19,7 @@ from mcp_hub.wire.base import Pending, WireClosed, watch
 from mcp_hub.wire.pipe import Pipe
 from mcp_hub.wire.server_pipe import ServerPipe
 from tests.unit.wire.raw_lines import Told, cancellation, connected, within
+from tests.upstreams.child import WAIT
 
 pytestmark = pytest.mark.anyio
 
@@ -297,6 +299,17 @@ def test_a_hub_takes_half_of_what_a_user_may_have_in_pipes(monkeypatch: pytest.M
         for reader, _ in ends[32:]:
             files.widen(reader)
         assert [size(reader) for reader, _ in ends[32:]] == [1 << 20] + [usual] * 7
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lets a program set the size")
+def test_the_pipes_of_a_client_are_wide_before_a_server_is_started() -> None:
+    import fcntl
+
+    code = "from mcp_hub.fronts.stdio import take_stdio; take_stdio()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.wait(WAIT)
+        assert [fcntl.fcntl(file, fcntl.F_GETPIPE_SZ) for file in (process.stdin, process.stdout)] == [1 << 20] * 2
 
 
 @pytest.mark.parametrize("method", ["subscriptions/listen", "logging/setLevel"])

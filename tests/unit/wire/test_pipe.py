@@ -309,6 +309,7 @@ def test_the_pipes_of_a_client_are_wide_before_a_server_is_started() -> None:
     code = "from mcp_hub.fronts.stdio import take_stdio; take_stdio()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.wait(WAIT)
+        assert process.stdin is not None and process.stdout is not None
         assert [fcntl.fcntl(file, fcntl.F_GETPIPE_SZ) for file in (process.stdin, process.stdout)] == [1 << 20] * 2
 
 

@@ -48,6 +48,8 @@ _LOOK: Final = 0.05
 """Seconds between two looks whether a process runs already."""
 _LOOK_AT_FORM: Final = 0.5
 """Seconds between two checks of an incomplete message; if they are alike, no more is coming."""
+_NOTHING_ASKED: Final = 4.0
+"""The most seconds between two such checks while no request waits: many servers would take time for nothing."""
 _FIRST_ANSWERS: Final = 60.0
 _RULE: Final = "MCP over stdio is UTF-8 text with each message on one line. Change how the server writes"
 _LOADED: Final = 10.0
@@ -208,10 +210,11 @@ class StdioConnection:
     async def _watch_form(self, peer: Peer, pipe: ServerPipe, is_settled: anyio.Event) -> None:
         """Ends the session if nothing readable comes before the first response."""
         form: str | None = None
-        size = -1
+        size, pause = -1, _LOOK_AT_FORM
         with anyio.move_on_after(_FIRST_ANSWERS):
             while not pipe.is_closed:
-                await anyio.sleep(_LOOK_AT_FORM)
+                await anyio.sleep(pause)
+                pause = _LOOK_AT_FORM if pipe.requests.pending else min(2 * pause, _NOTHING_ASKED)
                 if not pipe.requests.pending or pipe.bytes_read != size:
                     form, size = None, pipe.bytes_read
                     continue

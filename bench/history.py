@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from tempfile import TemporaryDirectory
 
 import anyio
@@ -30,8 +31,8 @@ KEPT = 3500
 """Bytes of the text of a call, which its result repeats: all of both is kept."""
 LAUNCHES = 9
 """Hubs of each side that are started for what gates add to a call."""
-SWITCHES = 8
-"""Times that the history is switched to each side in a round: a core of others changes its speed meanwhile."""
+SWITCHES = {CALLS: 12, TEXTS: 4}
+"""Times that the history is switched to each side in a round: texts cost more than the machine's speed changes."""
 PATIENCE = 30.0
 """Seconds for a changed setting to hold."""
 MANY = 100_000
@@ -55,37 +56,44 @@ def switched(run: Run, sides: list[Side]) -> None:
 def _by_turns(run: Run, case: str, variant: str, sides: list[Side], load: _Load, kept_kb: float) -> None:
     """One hub differs from the next by more than its history costs, so there is one.
 
-    The last batch of a side is written before the next one begins. Off comes before and after each other side, since
-    the machine's speed changes by more than the history costs: `ratio` and `more_us` are to the mean of both.
-    `kept_kb`: of arguments and result of a call, with `full`.
+    The last batch of a side is written before the next one is measured. Off comes before and after each other side:
+    `ratio` and `more_us` are to the mean of both. `kept_kb`: of arguments and result of a call, with `full`.
+
+    The speed of the machine changes from turn to turn by more than the history costs, for the client as well, which
+    does the same for a call on each side. So the ratio is that of the hub's CPU to the client's.
     """
     [hub] = sides
     warm(sides, 1)
     off, *others = (replace(hub, name=name) for name in HISTORIES)
-    before, last = 0.0, Figures()
+    before, last = Figures(), Figures()
 
     def action(side: Side) -> tuple[Figures, Stats]:
         nonlocal before, last
         _switch(side)
-        side.client().run(echoes(side, run.options.seconds / 4), 1)
+        side.client().run(echoes(side, PACE / 2), 1)
+        begun = time.process_time()
         figures, stats = timed(side, load(side), 1)
-        time.sleep(2 * PACE)
-        cpu = figures["cpu_us"]
+        client_us = (time.process_time() - begun) / max(1, stats.calls) * 1e6
+        figures["to_client"] = figures["cpu_us"] / client_us
+        time.sleep(PACE / 2 + 0.1)
         if side.name == off.name:
-            last |= _to(last, (before + cpu) / 2)  # of the side before, now that both are known
-            before, last = cpu, figures
+            last |= _to(last, before, figures)  # of the side before, now that both are known
+            before, last = figures, {}
         else:
-            last = figures = figures | {"kept_kb": kept_kb} | _to(figures, before)
+            figures |= {"kept_kb": kept_kb} | _to(figures, before)
+            last = figures
         return figures, stats
 
-    rounds = SWITCHES * run.options.rounds
+    rounds = SWITCHES[case] * run.options.rounds
     run.alternate(case, variant, [one for other in others for one in (off, other)], action, rounds)
 
 
-def _to(figures: Figures, off: float) -> Figures:
-    """What is more than `off`; nothing without figures of a side."""
-    cpu = figures.get("cpu_us")
-    return {} if cpu is None else {"ratio": cpu / off, "more_us": cpu - off}
+def _to(figures: Figures, *off: Figures) -> Figures:
+    """What is more than without a history; nothing without figures of a side."""
+    if not figures or not all(off):
+        return {}
+    ratio = figures["to_client"] / mean(one["to_client"] for one in off)
+    return {"ratio": ratio, "more_us": (ratio - 1) * mean(one["cpu_us"] for one in off)}
 
 
 def _switch(side: Side) -> None:

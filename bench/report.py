@@ -44,6 +44,7 @@ COLUMNS = {
     "stream_kb": ("kB its stream", ",.1f"),
     "detached_kb": ("kB a call with its stream", ",.1f"),
     "follower_kb": ("kB a follower", ",.1f"),
+    "to_client": ("× client", ",.2f"),
     "ratio": ("× plain", ".2f"),
     "more_us": ("more µs", "+.1f"),
     "export_ms": ("first CPU ms", ",.1f"),

@@ -289,6 +289,30 @@ async def test_accessibility_of_these_screens_has_no_finding(page: Page, scheme:
     assert await page.findings(SCREENS) == []
 
 
+@pytest.mark.parametrize(("scheme", "width"), WIDTHS)
+async def test_mistake_in_the_file_of_a_running_hub_is_shown_until_it_is_corrected(
+    tmp_path: Path, scheme: str, width: int
+) -> None:
+    entries: dict[str, Any] = {"text": {"local": "mcp_hub.examples.tools"}}
+    async with http_hub(json.dumps({"servers": entries}), tmp_path) as hub, browsed() as page:
+        file = tmp_path / "servers.yaml"
+        correct = file.read_text()
+        await page.enter(hub, tmp_path)
+        await page.wide(scheme, width)
+        await page.go("#/overview", "Nothing needs you.")
+        file.write_text(json.dumps({"servers": {**entries, EVIL: {"comand": "x"}, "b": {"comand": WORD}}}))
+        await page.sees("The hub keeps its settings from before: ")
+        await page.is_sound()
+        await page.go("#/settings", "The file has a mistake.")
+        shown = await page.js("document.querySelector('.note.bad').innerText")
+        assert "comand" in shown and "<img" in shown, "each of them"
+        await page.is_sound()
+        file.write_text(correct)
+        await page.until("!document.querySelector('.note.bad')")
+        await page.go("#/overview", "Nothing needs you.")
+        assert page.errors == [] == await page.js("window.violations") and page.hosts == {base(hub)}
+
+
 ALICE, BOB = "alice-0123456789", "bob-0123456789abc"
 REFUSED = "This belongs to the whole hub. Use a token that is marked operator: true, or the dashboard of mcp-hub open."
 NO_CALL = "There is no such call, or it is no longer kept."

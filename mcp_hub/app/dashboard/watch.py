@@ -112,6 +112,7 @@ class HubWatch:
     def servers_stamp(self) -> object:
         return (
             self.tools,
+            self._admin.watch.reloads(),
             tuple(self._admin.given_up().items()),
             tuple(
                 (

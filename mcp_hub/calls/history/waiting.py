@@ -20,7 +20,7 @@ MOST_DECODED: Final = 1 << 20
 """Bytes of arguments searched for long values."""
 _RESULT: Final = 64 << 10
 """Bytes of a waiting result: enough to mask a long secret at its beginning."""
-FULL: Final = 1024
+FULL: Final = 2048
 """Calls of a portion, which is then written at once."""
 MOST: Final = 8192
 """Calls that may wait."""

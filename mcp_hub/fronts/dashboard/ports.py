@@ -52,7 +52,7 @@ class HubView(Protocol):
     async def servers(self, caller: Caller) -> ServerList: ...
 
     def servers_stamp(self) -> object:
-        """Changes with any server's state."""
+        """Changes with any server's state, and when the configuration is read."""
 
     def ended(self, caller: Caller, epoch: str, seq: int) -> list[CallSummary] | None:
         """Calls that ended behind a position; None if it is too old."""

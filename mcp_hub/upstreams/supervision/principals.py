@@ -156,6 +156,7 @@ class PerPrincipal:
         lists = member.upstream.snapshot()
         if lists is None or not member.take(lists, partial(self._lists.put, principal)):
             return
+        self._members.changes.bump()  # who has looked at this version has not seen them
         if (union := self._lists.union(lists)) is not None:
             self._listed(union)
 
@@ -273,6 +274,8 @@ class PerPrincipal:
             version = changes.version
             member = self._members.get(principal)
             if principal not in self._resolving and (member is None or not member.is_starting):
+                if member is not None:
+                    self._take(principal, member)
                 return
             await changes.wait(version)
 

@@ -11,6 +11,7 @@ export const store = {
   provider: false, // whether people log in at an OpenID provider
   hub: null, // the snapshot without its lists
   servers: [],
+  reload: null,
   calls: [], // the newest first
   live: [],
   tools: 0, // changes with the lists of tools
@@ -70,6 +71,9 @@ export const hubNow = () => Date.now() / 1000 + (store.hub?.skew ?? 0);
 export const mayChange = () => store.hub?.mode === 'full';
 export const operates = () => mayChange() && Boolean(store.hub?.operator);
 
+// The mistakes of a configuration that an operator has to correct.
+export const refused = () => (store.hub?.operator && store.reload && !store.reload.applied ? store.reload.findings : []);
+
 export async function loadApprovals() {
   if (!store.hub?.operator) return;
   try {
@@ -114,7 +118,7 @@ async function snapshot() {
   const { calls, live, servers, ...hub } = state;
   store.outdated ||= store.hub !== null && store.hub.version !== hub.version;
   store.hub = { ...hub, skew: hub.now - Date.now() / 1000 };
-  Object.assign(store, { calls, live, servers: servers.servers, tools: hub.tools, phase: 'ready', problem: '' });
+  Object.assign(store, { calls, live, servers: servers.servers, reload: servers.reload ?? null, tools: hub.tools, phase: 'ready', problem: '' });
   changed();
   loadAsks();
   loadApprovals();
@@ -128,7 +132,7 @@ function take(batch) {
   if (batch.ended) store.calls = [...batch.ended.reverse(), ...store.calls].slice(0, MOST);
   if (batch.live) store.live = batch.live;
   if (batch.live) followAsks();
-  if (batch.servers) store.servers = batch.servers.servers;
+  if (batch.servers) Object.assign(store, { servers: batch.servers.servers, reload: batch.servers.reload ?? null });
   if (batch.tools !== undefined && batch.tools !== store.tools) {
     store.tools = batch.tools;
     loadApprovals();

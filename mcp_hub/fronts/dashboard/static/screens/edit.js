@@ -57,7 +57,7 @@ export function Edit({ name, query }) {
     <form class="two" onSubmit=${save}>
       <${Panel} title="Its entry in the configuration"><div class="body form">
         ${isNew ? html`<div class="field"><label for="entry-name">Name</label><input id="entry-name" type="text" autocomplete="off" maxlength="64" value=${server} onInput=${(event) => setServer(event.target.value.trim())} /></div>` : null}
-        <${Editor} text=${text ?? ''} schema=${schema} onInput=${setText} />
+        <${Editor} text=${text ?? ''} waits=${text !== null ? '' : problem ? 'Not loaded.' : 'Loading…'} schema=${schema} onInput=${setText} />
         <p class="dim small">Secrets are shown as ***, which stays what it was. A secret that you write is kept in a file of its own.</p>
         <div class="head"><button class="go" disabled=${busy || !server || text === null || !found || hasError || found.effect === 'none'}>${found?.effect === 'proposal' ? 'Propose' : isNew ? 'Add' : 'Save'}</button>
           <a class="button" href=${isNew ? link('servers') : link('server', name)}>Cancel</a></div></div><//>
@@ -66,7 +66,7 @@ export function Edit({ name, query }) {
         ${findings.length ? html`<ul class="plain">${findings.map((one) => html`<li><span class="tag ${one.error ? 'bad' : ''}">${one.error ? 'error' : 'note'}</span> ${one.line ? `line ${one.line}: ` : ''}${plain(one.message)} <code class="dim">${one.code}</code></li>`)}</ul>` : null}
         ${found && !hasError ? html`<p>${EFFECTS[found.effect]}</p>${(found.reasons ?? []).map((reason) => html`<p class="reason">${plain(reason)}</p>`)}` : null}
         ${found?.diff && !hasError ? html`<${Diff} lines=${found.diff} label="Difference of the entry" />` : null}
-        ${found || problem ? null : html`<p class="dim">${isNew && !server ? 'Give it a name.' : 'It is being checked…'}</p>`}</div><//></form></div>`;
+        ${found || problem ? null : html`<p class="dim">${isNew && !server ? 'Give it a name.' : text === null ? 'Loading…' : 'It is being checked…'}</p>`}</div><//></form></div>`;
 }
 
 function Proposed({ server, command }) {
@@ -75,7 +75,7 @@ function Proposed({ server, command }) {
     <p><a href=${link('servers')}>All servers</a></p></div><//></div>`;
 }
 
-function Editor({ text, schema, onInput }) {
+function Editor({ text, waits, schema, onInput }) {
   const area = useRef(null);
   const start = useRef(text);
   const [open, setOpen] = useState(null); // {from, options, at}
@@ -101,7 +101,7 @@ function Editor({ text, schema, onInput }) {
   const rows = Math.min(24, Math.max(10, text.split('\n').length + 1));
   return html`<div class="field editor"><label for="entry-text">YAML</label>
     <textarea id="entry-text" ref=${area} rows=${rows} spellcheck=${false} autocomplete="off" aria-autocomplete="list" aria-haspopup="listbox" aria-controls="entry-options"
-      aria-activedescendant=${open ? `entry-option-${open.at}` : undefined} aria-describedby="entry-help" value=${text}
+      aria-activedescendant=${open ? `entry-option-${open.at}` : undefined} aria-describedby="entry-help" value=${text} readonly=${Boolean(waits)} placeholder=${waits}
       onInput=${(event) => { onInput(event.target.value); show(); }} onKeyDown=${key} onBlur=${() => setTimeout(() => setOpen(null), 200)}></textarea>
     <ul id="entry-options" role="listbox" aria-label="Keys that fit here" class="options">${(open?.options ?? []).map((option, at) => html`<li id=${`entry-option-${at}`} role="option" aria-selected=${String(at === open.at)} onMouseDown=${(event) => { event.preventDefault(); take(option); }}>${option.text}</li>`)}</ul>
     <div class="dim small" id="entry-help">Keys are proposed as you write: arrows and <kbd>Enter</kbd> take one, <kbd>Escape</kbd> closes, <kbd>Ctrl</kbd> <kbd>Space</kbd> opens.</div></div>`;

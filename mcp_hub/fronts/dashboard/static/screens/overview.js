@@ -4,7 +4,7 @@ import { get } from '../lib/api.js';
 import { link } from '../lib/router.js';
 import { count, cut, duration, plain, plural, saying } from '../lib/format.js';
 import { askToNotify, mayAskToNotify } from '../lib/asks.js';
-import { hubNow, loadInstalls, operates, useStore } from '../lib/store.js';
+import { hubNow, loadInstalls, operates, refused, useStore } from '../lib/store.js';
 import { Badge, Bar, CallBadge, Empty, Docs, isBad, isLogin, Panel } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 import { COLUMNS } from './servers.js';
@@ -19,6 +19,9 @@ export function needs(store) {
   found.unshift(...asks);
   if (store.approvals.length) {
     found.push({ key: 'approvals', kind: 'warn', tag: 'changed texts', text: `${plural(store.approvals.length, 'text')} changed since they were approved`, href: link('tools', '', { show: 'changed' }) });
+  }
+  if (refused().length) {
+    found.unshift({ key: 'reload', kind: 'bad', tag: 'settings', text: `The hub keeps its settings from before: ${plain(cut(refused()[0], 160))}`, href: link('settings') });
   }
   for (const one of store.edits?.proposals ?? []) {
     found.push({ key: `e ${one.server}`, kind: 'warn', tag: 'edit', text: `${plain(one.server)}: an edit waits for you on a terminal`, href: link('servers', '', { show: 'edits' }) });

@@ -19,7 +19,7 @@ export function Profiles({ query }) {
   return html`<div class="screen"><div class="head"><h1>Profiles</h1><${Docs} page="profiles.md" /><span class="dim">who sees what</span></div>
     ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <div class="filters"><${Filter} label="Filter tools and profiles" value=${query.q} onInput=${(q) => refine({ q })} /></div>
-    ${found && !shown.length ? html`<${Empty}>No profile and no tool in one fits this filter.<//>` : null}
+    ${shown.length ? null : html`<${Empty}>${found ? 'No profile and no tool in one fits this filter.' : problem ? 'Not loaded.' : 'Loading…'}<//>`}
     ${shown.map((one) => html`<${Panel} key=${one.name ?? ''} title=${one.name == null ? 'Without a profile' : plain(one.name)} end=${html`<span class="dim num">${plural(one.tools.length, 'tool')}, ${plural(one.tokens, 'token')}</span>`}><div class="body">
       <dl class="facts"><dt>Servers</dt><dd>${named(one.servers, 'none')}</dd><dt>Tokens of</dt><dd>${named(one.principals, one.name == null ? 'the operator of this machine' : 'nobody in hub.tokens')}</dd>
         <dt>Clients seen</dt><dd>${named(one.clients, 'none since the start')}</dd>

@@ -3,7 +3,7 @@ import { html, useEffect, useState } from '../lib/ui.js';
 import { ask, get } from '../lib/api.js';
 import { refine } from '../lib/router.js';
 import { plain, plural, quoted } from '../lib/format.js';
-import { operates, useStore } from '../lib/store.js';
+import { operates, refused, useStore } from '../lib/store.js';
 import { Command, Confirm, Filter, Select, Docs } from '../lib/parts.js';
 import { Table } from '../lib/table.js';
 
@@ -26,6 +26,7 @@ export function Settings({ query }) {
   return html`<div class="screen fixed"><div class="head"><h1>Settings</h1><${Docs} page="configuration.md" /><span class="dim">hub ${store.hub.version}</span>
       <div class="end">${operates() ? html`<${Confirm} onConfirm=${reload} sure="Reload it now" said="The configuration was read again.">Reload the configuration<//>` : null}</div></div>
     ${found ? html`<div class="small dim"><code>${plain(found.file)}</code>${found.overrides ? html` with <code>${plain(found.overrides)}</code>` : null}. Read only: change the file; the hub notices.</div>` : null}
+    ${refused().length ? html`<div class="note bad" role="alert">The file has a mistake. The hub keeps its settings from before.<ul>${refused().map((text) => html`<li key=${text}>${plain(text)}</li>`)}</ul></div>` : null}
     ${problem ? html`<p role="alert">${plain(problem)}</p>` : null}
     <div class="filters"><${Filter} label="Filter settings" value=${query.q} onInput=${(q) => refine({ q })} />
       <${Select} label="From" value=${query.origin} options=${ORIGINS} onChange=${(origin) => refine({ origin })} /><span class="dim num">${plural(rows.length, 'key')}</span></div>

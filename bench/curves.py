@@ -43,18 +43,19 @@ CALLS = 5_000
 # ago, and looks at each of them for every new file; so many starts in a row would be measured as one that is worse
 # than linear
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-STARTS = 3
+# turns of which a point is the median, where one differs from the next by a tenth
+TURNS = 3
 # seconds in which lists are asked for again and again, so many times, and those of these that only warm up
 LISTING, LISTINGS, WARMING = 0.4, 5, 2
 # a hub is quiet when it uses less than this share of a core for so long, which is more than it waits before it searches
 # all texts for flags; at the latest after so many seconds
 IDLE, LOOK, QUIET_LIMIT = 0.01, 1.5, 15.0
-# seconds for which an idle hub is watched, and how many more are made then
-WATCHED, FEW = 2.0, 30
+# seconds for which an idle hub is watched, one with calls for a heartbeat of each, and how many more are made then
+WATCHED, BEATEN, FEW = 2.0, 10.0, 30
 # of what is less than this, in its unit, nothing is said
 LEAST_COST = 0.1
 # events of one point and how many a second: slow enough that each goes alone and none is merged for a slow reader
-EVENTS, PER_SECOND = 24, 6
+EVENTS, PER_SECOND = 12, 6
 
 Costs = dict[str, float]
 """Name with unit → value, above 0."""
@@ -92,11 +93,11 @@ def sound(stats: Stats) -> Stats:
     return stats
 
 
-def idle_share(side: Side) -> float:
+def idle_share(side: Side, seconds: float = WATCHED) -> float:
     """CPU seconds in a second in which nobody asks for anything."""
     before = side.cpu_seconds()
-    time.sleep(WATCHED)
-    return (side.cpu_seconds() - before) / WATCHED
+    time.sleep(seconds)
+    return (side.cpu_seconds() - before) / seconds
 
 
 def each_call(side: Side, count: int = CALLS) -> float:
@@ -144,13 +145,21 @@ def of_start(relay: str, setup: Setup) -> Costs:
 
 
 def over_servers(relay: str, points: tuple[int, ...]) -> Curve:
-    """The medians of `STARTS` starts each, by turns: a machine may get slower while it is busy."""
-    starts: dict[int, list[Costs]] = {count: [] for count in points}
-    for _ in range(STARTS):
-        for count in points:
-            starts[count].append(of_start(relay, Setup("stdio", count)))
-    for count, found in starts.items():
-        yield count, {cost: median(start[cost] for start in found) for cost in found[0]}
+    yield from by_turns(points, lambda count: of_start(relay, Setup("stdio", count)))
+
+
+def by_turns(points: tuple[int, ...], costs: Callable[[int], Costs]) -> Curve:
+    """The medians of several turns over all points: a machine may get slower while it is busy.
+
+    Of memory the least, since a hub keeps what a point before has taken.
+    """
+    turns: dict[int, list[Costs]] = {point: [] for point in points}
+    for _ in range(TURNS):
+        for point in points:
+            turns[point].append(costs(point))
+    for point, found in turns.items():
+        typical = {cost: min if cost.endswith("MB") else median for cost in found[0]}
+        yield point, {cost: choose([one[cost] for one in found]) for cost, choose in typical.items()}
 
 
 def over_tools(relay: str, points: tuple[int, ...]) -> Curve:
@@ -187,7 +196,7 @@ def grown(side: Side, points: tuple[int, ...], more: Callable[[int], None]) -> C
     for count in points:
         more(count - there)
         time.sleep(SETTLED)
-        memory, idle = measure.rss_mb(side.pid), idle_share(side)
+        memory, idle = measure.rss_mb(side.pid), idle_share(side, BEATEN)
         begun, before = time.monotonic(), side.cpu_seconds()
         more(FEW)
         spent = side.cpu_seconds() - before - idle * (time.monotonic() - begun)
@@ -203,7 +212,8 @@ def over_size(relay: str, points: tuple[int, ...]) -> Curve:
             side.learn()
             quiet(side)
             idle[side.setup.front] = idle_share(side)
-        for size in points:
+
+        def each(size: int) -> Costs:
             costs: Costs = {}
             for side in (pipes, http):
                 arguments = b'{"n":%d,"per_second":%d,"bytes":%d}' % (EVENTS, PER_SECOND, size)
@@ -213,7 +223,9 @@ def over_size(relay: str, points: tuple[int, ...]) -> Curve:
                 spent = side.cpu_seconds() - before - idle[side.setup.front] * (time.monotonic() - begun)
                 costs[f"event, {side.setup.front}, CPU µs"] = spent / EVENTS * 1e6
                 costs[f"memory, {side.setup.front}, MB"] = measure.rss_mb(side.pid)
-            yield size, costs
+            return costs
+
+        yield from by_turns(points, each)
 
 
 CURVES: dict[str, tuple[Callable[[str, tuple[int, ...]], Curve], tuple[int, ...], tuple[int, ...]]] = {
